@@ -16,10 +16,11 @@ from cormorant.rules.jobs.events import JobsPruned, KindUnknown
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.events import SearchesPruned
 from cormorant.rules.watch.artists import KEPT as WALKS_KEPT
-from storage import gate, pauses
-from storage.engine.statements import PAGE, in_pages
+from storage import pauses
+from storage.engine.statements import PAGE, in_pages, prune
 from storage.jobs import jobs, reports, workers
 from storage.search import answers, history, source_states
+from storage.tables import FEED_ITEMS, GATE_LINKS, SEARCH_CACHE
 from storage.watch import artists
 
 REQUESTS_KEPT = timedelta(days=32)
@@ -72,10 +73,10 @@ class Maintenance(Actor[None]):
             history=await self._in_pages(
                 history.prune, before=oldest, keep=self.environment.settings.search.history_max
             ),
-            answers=await self._in_pages(answers.prune_cached, now=now)
+            answers=await self._in_pages(prune, time=SEARCH_CACHE.c.expires_at, before=now)
             + await self._in_pages(answers.prune_answers)
-            + await self._in_pages(gate.prune_links, before=now - LINKS_KEPT)
-            + await self._in_pages(gate.prune, before=now - NEWS_KEPT)
+            + await self._in_pages(prune, time=GATE_LINKS.c.seen_at, before=now - LINKS_KEPT)
+            + await self._in_pages(prune, time=FEED_ITEMS.c.seen_at, before=now - NEWS_KEPT)
             + await self._in_pages(artists.prune_progress, before=now - WALKS_KEPT),
             requests=await self._in_pages(source_states.prune_requests, before=now - REQUESTS_KEPT),
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.settings.service import ClientSettings
-from storage.engine.columns import check_text, from_micros, to_micros
+from storage.engine.columns import check_text, to_micros
+from storage.tables import GATE_CLIENTS, RowCodec
 
 _DAY = timedelta(days=1)
 
@@ -95,12 +95,17 @@ def _view(name: str, settings: ClientSettings, own: Sequence[ClientSpend], *, fr
 
 def all_clients(connection: Connection) -> list[ClientRecord]:
     """Those that were added by command, by name."""
-    return [_record(row) for row in connection.execute(_ALL)]
+    return [
+        _CLIENT.from_row(row, settings=ClientSettings(priority=row.priority, hold_s=row.hold_s, share=row.share))
+        for row in connection.execute(_ALL)
+    ]
 
 
 def add(connection: Connection, client: ClientRecord) -> None:
     """Take an app in, or `AlreadyExists`."""
-    if not connection.execute(_ADD, _words(client)).rowcount:
+    chosen = client.settings
+    row = _CLIENT.to_row(client, priority=chosen.priority, hold_s=chosen.hold_s, share=chosen.share)
+    if not connection.execute(_ADD, row).rowcount:
         raise AlreadyExists("client", client.name)
 
 
@@ -127,27 +132,6 @@ def spent(connection: Connection, *, since: datetime) -> list[ClientSpend]:
     ]
 
 
-def _words(client: ClientRecord) -> dict[str, Any]:
-    chosen = client.settings
-    return {
-        "name": client.name,
-        "priority": chosen.priority,
-        "hold_s": chosen.hold_s,
-        "share": chosen.share,
-        "key_digest": client.key_digest,
-        "added_at": to_micros(client.added_at),
-    }
-
-
-def _record(row: Any) -> ClientRecord:
-    return ClientRecord(
-        name=row.name,
-        settings=ClientSettings(priority=row.priority, hold_s=row.hold_s, share=row.share),
-        key_digest=row.key_digest,
-        added_at=from_micros(row.added_at),
-    )
-
-
 KEPT_MAX = 10_000
 """So many are looked at, the latest first."""
 
@@ -166,11 +150,9 @@ def ended_sessions(connection: Connection, *, now: datetime) -> frozenset[str]:
     return frozenset(row.name.removeprefix(_PREFIX) for row in rows)
 
 
-_ALL = text("SELECT name, priority, hold_s, share, key_digest, added_at FROM gate_clients ORDER BY name")
-_ADD = text("""
-    INSERT INTO gate_clients (name, priority, hold_s, share, key_digest, added_at)
-    VALUES (:name, :priority, :hold_s, :share, :key_digest, :added_at) ON CONFLICT (name) DO NOTHING
-""")
+_CLIENT = RowCodec(GATE_CLIENTS, ClientRecord, also=("priority", "hold_s", "share"))
+_ALL = text(f"SELECT {_CLIENT.columns} FROM gate_clients ORDER BY name")  # noqa: S608 - names of ours
+_ADD = text(f"{_CLIENT.insert()} ON CONFLICT (name) DO NOTHING")
 _REMOVE = text("DELETE FROM gate_clients WHERE name = :name")
 _SPENT = text("""
     SELECT r.consumer, s.name AS source, sum(CASE WHEN r.lane = 'query' THEN 1 ELSE 0 END) AS queries,

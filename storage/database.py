@@ -9,20 +9,18 @@ from functools import partial
 from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 import trio
+from attrs import define, field
 from sqlalchemy import Connection
 
 from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
 from cormorant.rules.ports import Chance, Clock, Emit
 from storage.engine.change_listener import listen
 from storage.engine.dialect import Dialect, dialect_for
-from storage.engine.gateway import STOPPED, Gateway, GatewayParts
-from storage.engine.inline import Inline
+from storage.engine.file_locks import WorkerLocks
+from storage.engine.gateway import STOPPED, Gateway, GatewayParts, Inline, Threaded
 from storage.engine.options import Mode, StorageOptions
-from storage.engine.schema import SchemaState
-from storage.engine.threaded import Threaded
-from storage.engine.worker_locks import WorkerLocks
+from storage.engine.schema import Migration, SchemaState
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
-from storage.migrations.runner import Migration
 
 __all__ = ["SCHEMA_VERSION", "Database", "Mode", "SchemaState", "StorageOptions", "inspect"]
 
@@ -42,29 +40,20 @@ class SystemClock:
         return time.perf_counter()
 
 
+@define(eq=False, slots=False)
 class Database:
     """The gateway: a supervised child. Call it to serve, `stop()` it to end; afterwards it can be started again."""
 
-    def __init__(
-        self,
-        options: StorageOptions,
-        *,
-        mode: Mode,
-        emit: Emit,
-        chance: Chance,
-        clock: Clock | None = None,
-        migrations: Sequence[Migration] = MIGRATIONS,
-    ) -> None:
-        self._options = options
-        self._mode = mode
-        self._emit = emit
-        self._chance = chance
-        self._clock = clock or SystemClock()
-        self._migrations = migrations
-        self._dialect: Dialect | None = None
-        self._gateway: Gateway | None = None
-        self._locks: WorkerLocks | None = None
-        self._is_away = False
+    _options: StorageOptions
+    _mode: Mode = field(kw_only=True)
+    _emit: Emit = field(kw_only=True)
+    _chance: Chance = field(kw_only=True)
+    _clock: Clock = field(kw_only=True, factory=SystemClock)
+    _migrations: Sequence[Migration] = field(kw_only=True, default=MIGRATIONS)
+    _dialect: Dialect | None = field(init=False, default=None)
+    _gateway: Gateway | None = field(init=False, default=None)
+    _locks: WorkerLocks | None = field(init=False, default=None)
+    _is_away: bool = field(init=False, default=False)
 
     async def __call__(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open, migrate, acknowledge, and serve until stopped.
@@ -108,29 +97,10 @@ class Database:
         dialect = self._dialect = self._dialect or dialect_for(self._options)
         await listen(lambda: dialect.open_listener(channel), heard, chance=self._chance)
 
-    async def hold_worker(self, worker_id: str) -> None:
-        """Hold the lock of a worker of this process, so that others know at once when the process is dead."""
-        await self._with_locks(WorkerLocks.hold, worker_id)
-
-    async def release_worker(self, worker_id: str) -> None:
-        """Release the lock of a worker of this process that works no more."""
-        await self._with_locks(WorkerLocks.release, worker_id)
-
-    async def dead_workers(self, worker_ids: Sequence[str]) -> list[str]:
-        """Those that surely work no more. Of the others nothing is known."""
-        return await self._with_locks(WorkerLocks.dead_among, worker_ids)
-
-    async def forget_worker(self, worker_id: str) -> None:
-        """Remove what is left of the lock of a worker that works no more."""
-        await self._with_locks(WorkerLocks.forget, worker_id)
-
-    async def remove_old_locks(self, known: Sequence[str]) -> None:
-        """Remove what is left of the locks of workers that are not known."""
-        await self._with_locks(WorkerLocks.remove_old, known)
-
-    async def _with_locks(
-        self, function: Callable[Concatenate[WorkerLocks, P], T], *args: P.args, **how: P.kwargs
+    async def with_locks(
+        self, function: Callable[Concatenate[WorkerLocks, P], T], /, *args: P.args, **how: P.kwargs
     ) -> T:
+        """Call a method of the locks that show which processes are dead."""
         if self._locks is None:
             self._dialect = self._dialect or dialect_for(self._options)
             self._locks = WorkerLocks(self._dialect.locks_folder, self._options.file_mode)

@@ -126,12 +126,6 @@ def page(
     return LatestSlice(rows=rows, total=len(keys), kept=len(every))
 
 
-def prune(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Forget finds that no poll has brought since a time, oldest first."""
-    pruned: int = connection.execute(_PRUNE, {"before": to_micros(before), "limit": limit}).rowcount
-    return pruned
-
-
 def _rows(source_id: int, results: Sequence[Result], now: datetime) -> list[dict[str, Any]]:
     seen: dict[str, dict[str, Any]] = {}
     at = to_micros(now)
@@ -202,12 +196,6 @@ def find(connection: Connection, ref: str, *, source_id: int) -> str | None:
     return link
 
 
-def prune_links(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Forget links that no search has found since a time, oldest first."""
-    pruned: int = connection.execute(_PRUNE_LINKS, {"before": to_micros(before), "limit": limit}).rowcount
-    return pruned
-
-
 _LOOK = text("SELECT fetched, wanted FROM feed_polls WHERE source_id = :source_id")
 _BEGIN = text("INSERT INTO feed_polls (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
 _TAKE = text("""
@@ -237,10 +225,6 @@ _KEYS = text("""
 _RESULTS = text("""
     SELECT source_id, key, sort_at, result FROM feed_items WHERE source_id IN :source_ids AND key IN :keys
 """).bindparams(bindparam("source_ids", expanding=True), bindparam("keys", expanding=True))
-_PRUNE = text("""
-    DELETE FROM feed_items WHERE (source_id, key) IN (
-        SELECT source_id, key FROM feed_items WHERE seen_at < :before ORDER BY seen_at LIMIT :limit)
-""")
 _FRESH = timedelta(days=1)
 """So long it is not written again that a link was seen."""
 _PUT_LINK = text("""
@@ -251,6 +235,3 @@ _SEEN = text("SELECT ref, first_seen_at FROM gate_links WHERE ref IN :refs").bin
     bindparam("refs", expanding=True)
 )
 _FIND = text("SELECT link FROM gate_links WHERE ref = :ref AND source_id = :source_id")
-_PRUNE_LINKS = text("""
-    DELETE FROM gate_links WHERE ref IN (SELECT ref FROM gate_links WHERE seen_at < :before ORDER BY seen_at LIMIT :limit)
-""")

@@ -12,12 +12,13 @@ from sqlalchemy import Connection, text
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.watch.handovers import Handover
-from storage import pauses
+from storage import access, pauses
+from storage.access import ClientSpend
 from storage.jobs import reports
 from storage.jobs.reports import KindCount
 from storage.search import history, source_views
 from storage.search.history import HistoryEntry
-from storage.search.source_views import ClientWindowSpend, SourceView
+from storage.search.source_views import SourceView
 from storage.search.sources import SourceRecord
 from storage.watch import feeds, handovers
 
@@ -31,7 +32,7 @@ class OverviewRows:
     """The rows behind the overview."""
 
     looks: Sequence[SourceView]
-    clients: Sequence[ClientWindowSpend]
+    clients: Sequence[ClientSpend]
     history: Sequence[HistoryEntry]
     jobs: Sequence[KindCount]
     jobs_took_s: float | None
@@ -86,7 +87,7 @@ def read_overview(
         jobs=counted,
         jobs_took_s=took_s,
         looks=[source_views.read_view(connection, record, now=now) for record in records],
-        clients=source_views.spent_by_clients(connection, since=now - _DAY),
+        clients=access.spent(connection, since=now - _DAY),
         history=history.recent(connection, limit=HISTORY_SHOWN),
         paused_since=reports.pauses(connection).everything_since,
         held=handovers.held(connection, limit=HELD_SHOWN),
@@ -114,7 +115,7 @@ def read_gauges(connection: Connection, windows: Sequence[QuotaWindow]) -> Gauge
         waiting_jobs=sum(reports.waiting_kinds(connection).values()),
         running_feeds=running,
         spent=[
-            source_views.spent_at_most(connection, each.source_id, each.lane, since=each.since, after=each.after)
+            source_views.spent_since(connection, each.source_id, each.lane, since=each.since, after=each.after)
             for each in windows
         ],
     )

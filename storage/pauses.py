@@ -8,7 +8,8 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import PAUSED_FLAG
 from storage.engine.columns import check_text, to_micros
-from storage.jobs.jobs import announce
+from storage.engine.statements import announce
+from storage.jobs.sql import CHANNEL
 
 
 def is_all_paused(connection: Connection) -> bool:
@@ -16,17 +17,12 @@ def is_all_paused(connection: Connection) -> bool:
     return is_set(connection, PAUSED_FLAG)
 
 
-def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> None:
-    """Let every process claim nothing of any kind, or go on."""
-    set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
-    announce(connection)
-
-
-def switch_all(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
-    """As `set_all`. False: it was so already."""
+def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
+    """Let every process claim nothing of any kind, or claim again. False: it was so already."""
     if is_all_paused(connection) is is_paused:
         return False
-    set_all(connection, is_paused=is_paused, now=now)
+    set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
+    announce(connection, CHANNEL)
     return True
 
 
@@ -38,11 +34,6 @@ def pause(connection: Connection, kind: str, *, now: datetime) -> None:
 def resume(connection: Connection, kind: str) -> bool:
     """From now on, what is enqueued of this kind is free. What is held is freed by `free_some`. Was it paused?"""
     return connection.execute(_RESUME, {"kind": kind}).rowcount == 1
-
-
-def paused(connection: Connection) -> list[str]:
-    """The kinds that are paused."""
-    return list(connection.execute(_PAUSED).scalars())
 
 
 def hold_some(connection: Connection, *, limit: int, after: int = 0) -> list[int]:
@@ -59,7 +50,7 @@ def free_some(connection: Connection, *, limit: int, after: int = 0) -> list[int
     _keep_pauses(connection)
     freed = sorted(connection.execute(_FREE, {"after": after, "limit": limit}).scalars())
     if freed:
-        announce(connection)
+        announce(connection, CHANNEL)
     return freed
 
 
@@ -86,7 +77,6 @@ def set_flag(connection: Connection, name: str, *, is_on: bool, now: datetime) -
 _KEEP_PAUSES = text("LOCK TABLE paused_kinds IN SHARE MODE")
 _PAUSE = text("INSERT INTO paused_kinds (kind, paused_at) VALUES (:kind, :now) ON CONFLICT (kind) DO NOTHING")
 _RESUME = text("DELETE FROM paused_kinds WHERE kind = :kind")
-_PAUSED = text("SELECT kind FROM paused_kinds ORDER BY kind")
 _CHANGE = """
     UPDATE jobs SET held = {held} WHERE id IN (
         SELECT id FROM jobs WHERE state IN ('pending', 'retryable', 'running') AND {which} AND id > :after

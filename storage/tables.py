@@ -71,9 +71,11 @@ def _claim_columns() -> list[Column[Any]]:
     return [Column("claimed_by", Text), Column("token", BigInteger, nullable=False, server_default=_ZERO)]
 
 
-def _watch_columns() -> list[Column[Any]]:
-    """What every kind of watch has."""
-    return [
+def _watch_table(name: str, *columns: Column[Any], one: str, of: Sequence[str]) -> Table:
+    """A table of one kind of watch. There is `one` of each value of the columns `of`."""
+    table = Table(
+        name,
+        METADATA,
         _id(),
         Column("name", PlainText, nullable=False),
         _names("sources"),
@@ -87,17 +89,18 @@ def _watch_columns() -> list[Column[Any]]:
         _count("failures"),
         Column("added_at", Micros, nullable=False),
         *_claim_columns(),
-    ]
+        *columns,
+        sqlite_autoincrement=True,
+    )
+    Index(f"{name}_{one}", *(table.c[each] for each in of), unique=True)
+    # What is due, and what a worker has claimed.
+    _partial(f"{name}_due", table.c.next_attempt_at, table.c.id, where="NOT is_paused")
+    _partial(f"{name}_claimed", table.c.claimed_by, table.c.id, where="claimed_by IS NOT NULL")
+    return table
 
 
 def _partial(name: str, *columns: Column[Any], where: str, unique: bool = False) -> Index:
     return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
-
-
-def _watch_indexes(table: Table) -> None:
-    """An index of what is due, and one of what a worker has claimed."""
-    _partial(f"{table.name}_due", table.c.next_attempt_at, table.c.id, where="NOT is_paused")
-    _partial(f"{table.name}_claimed", table.c.claimed_by, table.c.id, where="claimed_by IS NOT NULL")
 
 
 # Jobs and workers
@@ -338,10 +341,8 @@ GATE_CLIENTS: Final = Table(
 
 # Watches
 
-ARTISTS: Final = Table(
+ARTISTS: Final = _watch_table(
     "watchlist_artists",
-    METADATA,
-    *_watch_columns(),
     Column("source", PlainText, nullable=False),
     Column("artist_id", PlainText, nullable=False),
     Column("start", Text, nullable=False),
@@ -349,10 +350,9 @@ ARTISTS: Final = Table(
     Column("every_s", Float),
     Column("watermark", Micros),
     Column("retry_block_until", Micros),
-    sqlite_autoincrement=True,
+    one="artist",
+    of=("source", "artist_id"),
 )
-Index("watchlist_artists_artist", ARTISTS.c.source, ARTISTS.c.artist_id, unique=True)
-_watch_indexes(ARTISTS)
 CATALOGUE_WALKS: Final = Table(
     "catalogue_walks",
     METADATA,
@@ -361,22 +361,17 @@ CATALOGUE_WALKS: Final = Table(
     Column("began_at", Micros, nullable=False),
     Column("walk", PlainText, nullable=False),
 )
-SAVED_SEARCHES: Final = Table(
+SAVED_SEARCHES: Final = _watch_table(
     "saved_searches",
-    METADATA,
-    *_watch_columns(),
     Column("request", PlainText, nullable=False),
     Column("every_s", Float, nullable=False),
     Column("first_check", Text, nullable=False),
     _names("answered"),
-    sqlite_autoincrement=True,
+    one="name",
+    of=("name",),
 )
-Index("saved_searches_name", SAVED_SEARCHES.c.name, unique=True)
-_watch_indexes(SAVED_SEARCHES)
-FEEDS: Final = Table(
+FEEDS: Final = _watch_table(
     "subscriptions",
-    METADATA,
-    *_watch_columns(),
     Column("url", PlainText, nullable=False),
     _flag("has_moved"),
     Column("every_s", Float),
@@ -394,10 +389,9 @@ FEEDS: Final = Table(
     Column("last_modified", PlainText),
     Column("last_success", Micros),
     Column("written_url", PlainText),
-    sqlite_autoincrement=True,
+    one="name",
+    of=("name",),
 )
-Index("subscriptions_name", FEEDS.c.name, unique=True)
-_watch_indexes(FEEDS)
 SUBSCRIPTION_ITEMS: Final = Table(
     "subscription_items",
     METADATA,
@@ -427,10 +421,8 @@ Index("subscription_checks_of", SUBSCRIPTION_CHECKS.c.subscription_id, SUBSCRIPT
 
 # Prices
 
-PRICES: Final = Table(
+PRICES: Final = _watch_table(
     "intakes",
-    METADATA,
-    *_watch_columns(),
     Column("title", PlainText, nullable=False),
     Column("year", PlainText, nullable=False),
     Column("mintmark", PlainText, nullable=False),
@@ -440,10 +432,9 @@ PRICES: Final = Table(
     Column("currency", PlainText, nullable=False),
     Column("below_cents", BigInteger),
     Column("above_cents", BigInteger),
-    sqlite_autoincrement=True,
+    one="name",
+    of=("name",),
 )
-Index("intakes_name", PRICES.c.name, unique=True)
-_watch_indexes(PRICES)
 PRICE_POINTS: Final = Table(
     "price_points",
     METADATA,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import trio
 from attrs import evolve, frozen
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from actors.environment import Environment
 from actors.jobs.handler import Handler, Run, as_handlers
+from actors.jobs.new_jobs import JobTerms
 from actors.search.callbacks import OnComplete, OnJobDone
 from actors.search.search import Execute, Search
 from cormorant import __version__
@@ -120,27 +121,9 @@ class Service:
         """Run a plain function of a connection in one transaction. It may be run again, so it must do nothing else."""
         return await self.jobs.transaction(function, *args, **kwargs)
 
-    async def enqueue(  # noqa: PLR0913 - the ways to enqueue a job, all but two with a default
-        self,
-        kind: str,
-        payload: Any,
-        *,
-        priority: str = "normal",
-        delay_s: float = 0.0,
-        dedupe_key: str | None = None,
-        correlation_id: str | None = None,
-        max_attempts: int | None = None,
-    ) -> int:
+    async def enqueue(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> int:
         """Take in a durable job and return its id. With a `dedupe_key` it joins a live job of the same kind and key."""
-        return await self.jobs.enqueue(
-            kind,
-            payload,
-            priority=priority,
-            delay_s=delay_s,
-            dedupe_key=dedupe_key,
-            correlation_id=correlation_id,
-            max_attempts=max_attempts,
-        )
+        return await self.jobs.enqueue(kind, payload, **how)
 
     @property
     def jobs(self) -> Jobs:

@@ -31,7 +31,7 @@ FUNCTIONS = {
 }
 NOT_COUNTED = {"emit", "offload", "listeners", "handlers", "run", "execute", "on_complete", "on_job_done"}
 """Ambient functions, handlers of jobs, and callbacks of callers."""
-PROTOCOLS_MAX = 12
+PROTOCOLS_MAX = 10
 PROTOCOLS = {
     "cormorant.clients.http.transport Sink": "memory, or a file",
     "cormorant.clients.targets.target Target": "eight kinds of target",
@@ -39,9 +39,7 @@ PROTOCOLS = {
     "cormorant.rules.search.source_queue QueueTicket": "rules do not know actors",
     "storage.engine.calls CallSession": "SQLite, and PostgreSQL",
     "storage.engine.change_listener ChangeListener": "SQLite, and PostgreSQL",
-    "storage.engine.dialect Dialect": "SQLite, and PostgreSQL",
-    "storage.engine.write_turns WriteTurn": "a file lock, or none",
-    "storage.migrations.runner Migration": "a module for each step",
+    "storage.engine.schema Migration": "a module for each step",
     "supervisors.child Runnable": "actors, supervisors, and functions of programs",
 }
 """Outside of actors and `rules/ports.py`, each with its implementations or the layer that needs it."""

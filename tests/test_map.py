@@ -41,7 +41,7 @@ ALLOWED = {
     "actors.search.callbacks.Callbacks._call catches Exception": "calls the callbacks of searches; a caller's mistake is told",
     "actors.contained.contained catches BaseException": "calls foreign code; one item fails, what is not its fault passes",
     "actors.search.request_execution.execute catches BaseException": "calls search functions; what is not their crash goes on up",
-    "actors.jobs.handler._timed catches BaseException": "passes on to a handler's coroutine whatever trio throws into it",
+    "actors.jobs.worker._timed catches BaseException": "passes on to a handler's coroutine whatever trio throws into it",
     "actors.jobs.worker.JobWorker._attempt catches BaseException": "calls handlers; what is not their crash goes on up",
     "actors.jobs.worker.JobWorker._verdict catches Exception": "asks the classes of foreign errors what follows from them",
     "cormorant.rules.jobs.error_log._words_of catches Exception": "calls the __str__ of foreign errors",

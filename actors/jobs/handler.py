@@ -1,16 +1,14 @@
-"""Handler, JobContext and running one handler with step timing."""
+"""Handler and JobContext: how jobs of a kind are run, and what a handler knows of its job."""
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from types import coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
 
 from attrs import field, frozen
 from sqlalchemy import Connection
 
+from actors.jobs.new_jobs import JobTerms
 from cormorant.rules.errors import HandlerMisbehaved
 from storage.jobs import jobs
 
@@ -28,7 +26,7 @@ class JobServices(Protocol):
         """Run a plain function of a connection in one transaction."""
         ...
 
-    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
+    async def enqueue(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> int:
         """Take in a durable job and return its id."""
         ...
 
@@ -61,9 +59,10 @@ class JobContext:
             return await self.reach.transaction(function, *args, **kwargs)
         return await self.reach.transaction(self._while_ours, lambda connection: function(connection, *args, **kwargs))
 
-    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
+    async def enqueue(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> int:
         """Take in another durable job, as `service.enqueue` does, under the same correlation id unless one is given."""
-        return await self.reach.enqueue(kind, payload, **{"correlation_id": self.correlation_id} | how)
+        how.setdefault("correlation_id", self.correlation_id)
+        return await self.reach.enqueue(kind, payload, **how)
 
     def _while_ours(self, connection: Connection, function: Callable[[Connection], T]) -> T:
         assert self.job_id is not None
@@ -87,75 +86,3 @@ def as_handlers(given: Mapping[str, Run | Handler]) -> dict[str, Handler]:
         if not callable(handler.run):
             raise HandlerMisbehaved(f"the handler of {kind} is {type(handler.run).__name__}, not an async function")
     return handlers
-
-
-class HandlerMonitor(Protocol):
-    """Watches the steps of a handler."""
-
-    @property
-    def block_s(self) -> float:
-        """The longest time that a step may hold up the loop."""
-        ...
-
-    def stopwatch(self) -> float:
-        """Seconds of real time."""
-        ...
-
-    def waits(self) -> None:
-        """The handler waits for the first time."""
-        ...
-
-    def blocked(self, for_s: float) -> None:
-        """A step held up the loop for longer than `block_s`."""
-        ...
-
-
-async def run_handler(handler: Handler, context: JobContext, watch: HandlerMonitor) -> object:
-    """Run a handler to its end and return what it returned."""
-    began = watch.stopwatch()
-    awaitable = handler.run(context)
-    if not isinstance(awaitable, Coroutine):
-        if not inspect.isawaitable(awaitable):
-            raise HandlerMisbehaved(f"the handler of {context.kind} is not async: make it `async def`")
-        watch.waits()
-        return await awaitable
-    returned = await _timed(awaitable, watch, began)
-    if returned is not None and inspect.isawaitable(returned):
-        if isinstance(returned, Coroutine):
-            returned.close()
-        raise HandlerMisbehaved(
-            f"the handler of {context.kind} returned a call that it did not await: the work was not done"
-        )
-    return returned
-
-
-@coroutine
-def _timed(work: Coroutine[Any, Any, Any], watch: HandlerMonitor, began: float) -> Generator[Any, Any, Any]:
-    """Drive a coroutine and time each step between two awaits: in one step nothing else in this process runs."""
-    stopwatch = watch.stopwatch
-    send: Any = None
-    error: BaseException | None = None
-    has_waited = False
-    while True:
-        try:
-            trap = work.send(send) if error is None else work.throw(error)
-        except StopIteration as stop:
-            return stop.value
-        finally:
-            took_s = stopwatch() - began
-            if took_s > watch.block_s:
-                watch.blocked(took_s)
-        if not has_waited:
-            has_waited = True
-            watch.waits()
-        error = send = None
-        try:
-            send = yield trap
-        except BaseException as thrown:  # noqa: BLE001 - whatever trio throws in, above all cancellation, is the handler's
-            error = thrown
-        began = stopwatch()
-
-
-def payload_of(text: str) -> Any:
-    """The payload of a job as it was enqueued."""
-    return json.loads(text)

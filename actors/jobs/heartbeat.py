@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
 
 import trio
 from attrs import define, field
 
 from actors.environment import Environment
 from actors.jobs.producer import Producer
-from actors.jobs.working_set import LOST, UNCONFIRMED, JobWakeUp, OwnerLease, WorkingSet, is_claimed
+from actors.jobs.working_set import LOST, UNCONFIRMED, OwnerLease, is_claimed
 from cormorant import __version__
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import WorkerLeaseLost, WorkerRegistered, WorkerUnconfirmed
+from storage.engine.file_locks import WorkerLocks
 from storage.jobs import workers
 
 RETRY_S = 1.0
@@ -30,10 +30,7 @@ class Heartbeat:
 
     environment: Environment = field(kw_only=False)
     lease: OwnerLease
-    working_set: WorkingSet
-    wake_up: JobWakeUp
     producer: Producer
-    kinds: Sequence[str]
 
     @property
     def _name(self) -> str:
@@ -67,7 +64,7 @@ class Heartbeat:
                 await self.environment.database.run(
                     workers.register,
                     self.lease.owner,
-                    kinds=self.kinds,
+                    kinds=self.producer.kinds,
                     version=__version__,
                     now=self.environment.now(),
                 )
@@ -84,9 +81,9 @@ class Heartbeat:
         """Take a new id, and hold its lock before the others can see it."""
         database = self.environment.database
         if self.lease.owner:
-            await database.release_worker(self.lease.owner)
+            await database.with_locks(WorkerLocks.release, self.lease.owner)
         self.lease.owner = f"{self._name}.{self.environment.chance.getrandbits(48):012x}"
-        await database.hold_worker(self.lease.owner)
+        await database.with_locks(WorkerLocks.hold, self.lease.owner)
 
     async def _beat_until_lost(self) -> None:
         while True:
@@ -116,18 +113,21 @@ class Heartbeat:
     def _confirm(self, at: float) -> None:
         """The database has seen us alive at a time: when we asked, not when the answer came."""
         self.lease.confirm(at, doubtful_after_s=self._unconfirmed_s)
-        self.wake_up.set()
+        self.producer.wake_up.set()
 
     def _on_beat_missed(self) -> None:
         """Others may be taking our jobs: stop working on them, before they start."""
-        self.lease.lose()
+        stopped = self._stop_claimed(UNCONFIRMED)
         silent_s = trio.current_time() - self.lease.confirmed_at
-        stopped = self.working_set.cancel(UNCONFIRMED, is_claimed)
-        self.working_set.drop_claimed()
-        self.environment.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=len(stopped)))
+        self.environment.emit(WorkerUnconfirmed(worker=self.lease.owner, silent_s=silent_s, handlers=stopped))
 
     def _on_lease_lost(self) -> None:
+        stopped = self._stop_claimed(LOST)
+        self.environment.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=stopped))
+
+    def _stop_claimed(self, why: str) -> int:
+        """Claim nothing, stop the handlers of claimed jobs, and forget those that none has begun. Returns how many ran."""
         self.lease.lose()
-        stopped = self.working_set.cancel(LOST, is_claimed)
-        self.working_set.drop_claimed()
-        self.environment.emit(WorkerLeaseLost(worker=self.lease.owner, handlers=len(stopped)))
+        stopped = self.producer.working_set.cancel(why, is_claimed)
+        self.producer.working_set.queue.purge(is_claimed)
+        return len(stopped)

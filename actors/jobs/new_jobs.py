@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from actors.environment import Environment
-from cormorant.rules.errors import UnknownLabel
+from actors.jobs.queue import check_terms
 from cormorant.rules.jobs.states import checked_payload
 from storage.jobs.jobs import NewJob
 
 KIND_LENGTH_MAX: Final = 200
+
+
+class JobTerms(TypedDict, total=False):
+    """How a job is enqueued. What is not given is as `new_job` has it."""
+
+    priority: str
+    delay_s: float
+    dedupe_key: str | None
+    correlation_id: str | None
+    max_attempts: int | None
 
 
 def new_job(  # noqa: PLR0913 - the ways to enqueue a job, all but three with a default
@@ -25,7 +35,7 @@ def new_job(  # noqa: PLR0913 - the ways to enqueue a job, all but three with a 
     max_attempts: int | None = None,
 ) -> NewJob:
     """A job to be enqueued. Raises `UnknownLabel` or `ValueError` for what cannot be."""
-    check_terms(environment, priority, delay_s)
+    check_terms(environment.settings.queue.priorities, priority, delay_s)
     if max_attempts is not None and max_attempts < 1:
         raise ValueError(f"{max_attempts} attempts are not possible: give 1 or more")
     if not 0 < len(kind) <= KIND_LENGTH_MAX:
@@ -40,15 +50,6 @@ def new_job(  # noqa: PLR0913 - the ways to enqueue a job, all but three with a 
         dedupe_key=dedupe_key,
         correlation_id=correlation_id,
     )
-
-
-def check_terms(environment: Environment, priority: str, delay_s: float) -> None:
-    """Raise `UnknownLabel` or `ValueError` unless a job can have this priority and delay."""
-    known = environment.settings.queue.priorities
-    if priority not in known:
-        raise UnknownLabel(priority, known=tuple(known))
-    if not 0 <= delay_s < float("inf"):
-        raise ValueError(f"a delay of {delay_s!r} s is not possible: give 0 or more")
 
 
 def most_urgent(environment: Environment) -> str:

@@ -25,8 +25,9 @@ from cormorant.rules.jobs.events import (
 )
 from cormorant.rules.jobs.states import WAITING, JobState, Verb
 from cormorant.rules.jobs.verdicts import DONE
-from storage.jobs.batch import Batch, BatchResult, Reconciled, all_endings, leave, reconcile, run_batch
-from storage.jobs.jobs import ClaimedJob, JobEnd, Settled
+from storage.engine.file_locks import WorkerLocks
+from storage.jobs.batch import Batch, BatchResult, Reconciled, leave, reconcile, run_batch
+from storage.jobs.jobs import JobEnd, Settled
 
 LEAVE_S = 2.0
 CALLED = 2
@@ -172,6 +173,7 @@ class Producer:
             owner=self.lease.owner,
             done=[(each.job.id, each.job.token) for each in finished if each.verdict is DONE],
             endings=[_ending_of(each, now=now) for each in finished if each.verdict is not DONE],
+            doubtful=[_ending_of(each, now=now) for each in finished if each.in_doubt],
             kinds=self.kinds,
             priorities=self._priorities,
             room=room,
@@ -188,15 +190,15 @@ class Producer:
         now = trio.current_time()
         for done in finished:
             claim = (done.job.id, done.job.token)
-            if claim in found.completed:
-                self.environment.emit(event_of_completed(done))
-                continue
             mine = settled.get(claim)
-            if mine is not None and mine.state in WAITING:  # it may be due before the next look
-                self._look_at = min(self._look_at, now + done.verdict.delay_s)
-            self.environment.emit(
-                event_of_dropped(done.job, done.verdict.verb) if mine is None else event_of_settled(done, mine)
-            )
+            if claim in found.completed:
+                self.environment.emit(_completed(done))
+            elif mine is None:  # it was no longer ours
+                self.environment.emit(JobResultDropped(**about(done.job), verb=done.verdict.verb.value))
+            else:
+                if mine.state in WAITING:  # it may be due before the next look
+                    self._look_at = min(self._look_at, now + done.verdict.delay_s)
+                self.environment.emit(_event_of(done, mine))
 
     def _accept(self, found: BatchResult, room: int, look_at: float) -> None:
         if self.is_closing:  # nobody will begin them any more
@@ -229,8 +231,7 @@ class Producer:
         self._is_doubtful = False  # before the look, which says nothing of doubts that arise meanwhile
         reconciled: Reconciled | None = None
         try:
-            batch, doubtful = self._batch(finished, 0), self._doubtful(finished)
-            reconciled = await self.environment.database.run(reconcile, batch, doubtful=doubtful, known=known)
+            reconciled = await self.environment.database.run(reconcile, self._batch(finished, 0), known=known)
         except StorageUnavailable:
             await trio.sleep(RETRY_S)
         except CommitUnknown:
@@ -244,7 +245,7 @@ class Producer:
             self.may_claim = not reconciled.is_paused
             self._priorities = sorted({*self.environment.settings.queue.priorities.values(), *reconciled.priorities})
             self.wake_up.has_capacity = True
-            self._emit_settled(finished, BatchResult(completed=reconciled.completed, settled=reconciled.settled))
+            self._emit_settled(finished, reconciled)
             self._stop_lost(reconciled)
 
     def _stop_lost(self, reconciled: Reconciled) -> None:
@@ -255,28 +256,24 @@ class Producer:
             if (job.id, job.token) in reconciled.cancelled:
                 self.environment.emit(JobCancelled(**about(job), why="from outside"))
 
-    def _doubtful(self, finished: Sequence[FinishedJob]) -> list[JobEnd]:
-        """The endings that may have been written already."""
-        return all_endings(self._batch([each for each in finished if each.in_doubt], 0))
-
     async def _leave(self) -> None:
         """The last transaction: settle what has ended, release the rest, and remove the worker row."""
         self.lease.lose()  # nothing is claimed under it any more, also not by the tickers
         if not self.lease.owner:
             return
         finished, self.working_set.finished = self.working_set.finished, []
-        batch, doubtful = self._batch(finished, 0), self._doubtful(finished)
         found: BatchResult | None = None
         while found is None:
+            batch = self._batch(finished, 0)
             try:
                 # A stop that was asked for is orderly also when a handler does not obey and it takes too long.
-                found = await self.environment.database.run(leave, batch, doubtful=doubtful, is_orderly=self.is_closing)
+                found = await self.environment.database.run(leave, batch, is_orderly=self.is_closing)
             except CommitUnknown:
-                doubtful = all_endings(batch)  # if it happened, to do it once more changes nothing
+                _mark_doubtful(finished)  # if it happened, to do it once more changes nothing
             except StorageUnavailable:
                 return
         self._emit_settled(finished, found)
-        await self.environment.database.forget_worker(self.lease.owner)
+        await self.environment.database.with_locks(WorkerLocks.forget, self.lease.owner)
 
 
 def _mark_doubtful(finished: Sequence[FinishedJob]) -> None:
@@ -312,10 +309,9 @@ def _ending_of(done: FinishedJob, *, now: datetime) -> JobEnd:
     )
 
 
-def event_of_settled(done: FinishedJob, settled: Settled) -> JobEvent:
+def _event_of(done: FinishedJob, settled: Settled) -> JobEvent:
     """What is told of a job that its owner let go of, once that is durable."""
-    job, verdict = done.job, done.verdict
-    of = about(job)
+    verdict, of = done.verdict, about(done.job)
     error = "" if verdict.error is None else describe_error(verdict.error)
     if settled.state is JobState.FAILED:
         return JobFailed(**of, attempts=settled.attempts, error=error)
@@ -329,17 +325,12 @@ def event_of_settled(done: FinishedJob, settled: Settled) -> JobEvent:
         case Verb.RELEASE:
             return JobReleased(**of, why=error)
         case _:
-            return JobCompleted(**of, took_s=done.took_s, runs_again=settled.state is JobState.PENDING)
+            return _completed(done, runs_again=settled.state is JobState.PENDING)
 
 
-def event_of_completed(done: FinishedJob) -> JobCompleted:
-    """What is told of a job that has ended as most do."""
+def _completed(done: FinishedJob, *, runs_again: bool = False) -> JobCompleted:
     job = done.job
+    # By name: most events of a busy queue are these.
     return JobCompleted(
-        job_id=job.id, kind=job.kind, correlation_id=job.correlation_id, took_s=done.took_s, runs_again=False
+        job_id=job.id, kind=job.kind, correlation_id=job.correlation_id, took_s=done.took_s, runs_again=runs_again
     )
-
-
-def event_of_dropped(job: ClaimedJob, verb: Verb) -> JobEvent:
-    """What is told when a handler ended and its job was no longer ours."""
-    return JobResultDropped(**about(job), verb=verb.value)

@@ -21,6 +21,14 @@ J = TypeVar("J")
 PRIORITIES: Mapping[str, int] = {"high": 0, "normal": 5, "low": 10}
 
 
+def check_terms(priorities: Mapping[str, int], label: str, delay_s: float) -> None:
+    """Raise `UnknownLabel` or `ValueError` unless a job can have this priority and delay."""
+    if label not in priorities:
+        raise UnknownLabel(label, known=tuple(priorities))
+    if not 0 <= delay_s < math.inf:
+        raise ValueError(f"a delay of {delay_s!r} s is not possible: give 0 or more")
+
+
 @frozen(order=False)
 class QueueItem(Generic[J]):
     """A job with its place in the queue. Times are monotonic."""
@@ -62,14 +70,10 @@ class JobQueue(Generic[J]):
 
     def put(self, job: J, *, label: str, now: float, delay_s: float = 0.0) -> QueueItem[J]:
         """Add a job, ready at once or after a delay."""
-        value = self.priorities.get(label)
-        if value is None:
-            raise UnknownLabel(label, known=tuple(self.priorities))
-        if not 0 <= delay_s < math.inf:
-            raise ValueError(f"a delay of {delay_s:g} s is not possible: give 0 or more")
+        check_terms(self.priorities, label, delay_s)
         if len(self) >= self.max_in_memory and not self._shut_down:
             raise QueueFull(self.max_in_memory)
-        return self._put(job, label, value, now=now, ready_at=now + delay_s)
+        return self._put(job, label, self.priorities[label], now=now, ready_at=now + delay_s)
 
     def put_claimed(self, job: J, *, priority: int, now: float) -> QueueItem[J]:
         """Add a durable job that was claimed with its priority. There is always room: it is ours, and claims are bounded."""

@@ -15,6 +15,7 @@ from actors.periodic import WakeUp
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.jobs.events import About, JobFailed, JobReclaimed, WorkerDeclaredDead
 from cormorant.rules.jobs.states import JobState, Sighting, longest, observe, observed_s
+from storage.engine.file_locks import WorkerLocks
 from storage.jobs import workers
 from storage.jobs.jobs import Reclaimed
 from storage.jobs.workers import SWEEPER, LeaseRow, WorkerRow
@@ -91,7 +92,7 @@ class ReclaimSweeper(Actor[None]):
     async def _ended(self, known: Sequence[WorkerRow]) -> set[str]:
         """The workers whose process does not hold its lock any more."""
         others = [worker.id for worker in known if worker.id != self.lease.owner]
-        return set(await self.environment.database.dead_workers(others)) if others else set()
+        return set(await self.environment.database.with_locks(WorkerLocks.dead_among, others)) if others else set()
 
     async def _holds_lease(self, ended: set[str], elapsed_s: float | None) -> bool:
         """Hold or renew the lease, or watch the process that holds it."""
@@ -120,7 +121,7 @@ class ReclaimSweeper(Actor[None]):
             await self._take_over(worker_id)
         if dead:
             await database.run(workers.delete_dead)
-            await database.remove_old_locks(list(living))
+            await database.with_locks(WorkerLocks.remove_old, living)
 
     async def _take_over(self, worker_id: str) -> None:
         database, has_freed = self.environment.database, False
@@ -131,7 +132,7 @@ class ReclaimSweeper(Actor[None]):
                 self._emit_reclaimed(job, worker_id)
         while await database.run(workers.free_if_dead, worker_id, limit=PAGE):
             has_freed = True
-        await database.forget_worker(worker_id)
+        await database.with_locks(WorkerLocks.forget, worker_id)
         if reclaimed:
             self.producer.set()
         if reclaimed or has_freed:

@@ -24,10 +24,10 @@ from actors.jobs.working_set import (
     WorkingSet,
     about,
 )
-from actors.periodic import WakeUp
 from cormorant.rules.errors import JobError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import EphemeralWorkDropped, JobFailed
+from storage.engine.file_locks import WorkerLocks
 from storage.jobs.sql import CHANNEL
 
 
@@ -71,7 +71,6 @@ class JobRunner(Actor[RunnerMessage]):
     lease: OwnerLease
     working_set: WorkingSet = field(init=False)
     producer: Producer = field(init=False)
-    _all_done: WakeUp = field(init=False, factory=WakeUp)
     _producer_left: trio.Event = field(init=False, factory=trio.Event)
 
     async def begin(self) -> None:
@@ -85,9 +84,15 @@ class JobRunner(Actor[RunnerMessage]):
         )
         self.working_set = WorkingSet(concurrency=options.jobs.concurrency, queue=queue)
         self.lease.lose()
-        self.producer = self._make_producer()
+        self.producer = Producer(
+            self.environment,
+            lease=self.lease,
+            working_set=self.working_set,
+            wake_up=self.wake_up,
+            kinds=tuple(self.handlers),
+        )
         self.nursery.start_soon(self._run_producer)
-        self.nursery.start_soon(self._make_heartbeat().run)
+        self.nursery.start_soon(Heartbeat(self.environment, lease=self.lease, producer=self.producer).run)
         self.nursery.start_soon(self.environment.database.listen, CHANNEL, self.producer.on_change)
         for _ in range(options.jobs.concurrency):
             self.nursery.start_soon(self._employ)
@@ -115,14 +120,14 @@ class JobRunner(Actor[RunnerMessage]):
         self._drop_waiting()
         self.working_set.queue.shut_down()
         with trio.move_on_after(self.environment.settings.jobs.grace_s):
-            await self._until_idle()
+            await self.working_set.wait_until_idle()
         self.working_set.cancel(STOPPING)
-        await self._until_idle()
+        await self.working_set.wait_until_idle()
         self.producer.is_leaving = True
         self.wake_up.notify_without_fetch()
         await self._producer_left.wait()
         # The others see its death at once also where the database was away, and it could not leave.
-        await self.environment.database.release_worker(self.lease.owner)
+        await self.environment.database.with_locks(WorkerLocks.release, self.lease.owner)
 
     def _drop_waiting(self) -> None:
         """Begin nothing more. Claimed jobs are released; work that need not survive a restart is dropped."""
@@ -150,12 +155,8 @@ class JobRunner(Actor[RunnerMessage]):
         self.producer.call_worker()
         self.wake_at = self.working_set.queue.next_ready_at()
 
-    async def _until_idle(self) -> None:
-        while self.working_set.running:
-            await self._all_done.wait()
-
     async def _employ(self) -> None:
-        await self._make_worker().run()
+        await JobWorker(self.environment, producer=self.producer, handlers=self.handlers, reach=self.reach).run()
         self.nursery.start_soon(self._employ)  # in a task that no handler has spoilt
 
     async def _run_producer(self) -> None:
@@ -163,33 +164,3 @@ class JobRunner(Actor[RunnerMessage]):
             await self.producer.run()
         finally:
             self._producer_left.set()
-
-    def _make_producer(self) -> Producer:
-        return Producer(
-            self.environment,
-            lease=self.lease,
-            working_set=self.working_set,
-            wake_up=self.wake_up,
-            kinds=tuple(self.handlers),
-        )
-
-    def _make_worker(self) -> JobWorker:
-        return JobWorker(
-            self.environment,
-            working_set=self.working_set,
-            producer=self.producer,
-            lease=self.lease,
-            all_done=self._all_done,
-            handlers=self.handlers,
-            reach=self.reach,
-        )
-
-    def _make_heartbeat(self) -> Heartbeat:
-        return Heartbeat(
-            self.environment,
-            lease=self.lease,
-            working_set=self.working_set,
-            wake_up=self.wake_up,
-            producer=self.producer,
-            kinds=tuple(self.handlers),
-        )

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Coroutine, Generator, Mapping
+from types import coroutine
+from typing import Any
 
 import trio
 from attrs import define, field
 
 from actors.environment import Environment
-from actors.jobs.handler import Handler, JobContext, JobServices, payload_of, run_handler
+from actors.jobs.handler import Handler, JobContext, JobServices
 from actors.jobs.producer import Producer
 from actors.jobs.working_set import (
     CANCELLED,
     LOST,
     EphemeralJob,
     FinishedJob,
-    OwnerLease,
     RunningJob,
     Work,
-    WorkingSet,
     about,
 )
-from actors.periodic import WakeUp
 from cormorant.rules.errors import CormorantError, HandlerMisbehaved, JobTimedOut, split_off, trace_of
 from cormorant.rules.events import ItemFailed
 from cormorant.rules.jobs.error_log import describe_error
@@ -51,11 +52,7 @@ class JobWorker:
     """Takes from the queue what is most urgent."""
 
     environment: Environment = field(kw_only=False)
-    working_set: WorkingSet
     producer: Producer
-    lease: OwnerLease
-    all_done: WakeUp
-    """Rung when nothing runs any more."""
     handlers: Mapping[str, Handler]
     reach: JobServices
     block_s: float = BLOCK_S
@@ -113,7 +110,7 @@ class JobWorker:
         )
 
     async def _begin_next(self, scope: trio.CancelScope) -> RunningJob:
-        queue = self.working_set.queue
+        queue = self.producer.working_set.queue
         while True:
             if self.environment.clock.stopwatch() >= self._yield_at:
                 await trio.lowlevel.checkpoint()
@@ -124,12 +121,8 @@ class JobWorker:
                 await self.producer.workers_lot.park()
             # A process that stood still may wake up with jobs that others have taken: the producer finds out, and releases them.
             # Invariant: no await between queue and running, so that a job is always somewhere.
-            elif now < self.lease.doubtful_at or isinstance(item.job, EphemeralJob):
-                return self.working_set.begin(item.job, scope, now)
-
-    def stopwatch(self) -> float:
-        """Seconds of real time."""
-        return self.environment.clock.stopwatch()
+            elif now < self.producer.lease.doubtful_at or isinstance(item.job, EphemeralJob):
+                return self.producer.working_set.begin(item.job, scope, now)
 
     def waits(self) -> None:
         """The handler is about to wait: from now on it can be stopped, and others have something to do."""
@@ -147,9 +140,7 @@ class JobWorker:
     def _forget(self) -> RunningJob | None:
         running, self._running = self._running, None
         if running is not None:
-            self.working_set.forget(running)
-            if not self.working_set.running:
-                self.all_done.set()
+            self.producer.working_set.forget(running)
         return running
 
     async def _attempt(self, running: RunningJob) -> BaseException | None:
@@ -180,25 +171,15 @@ class JobWorker:
         return None
 
     def _context(self, work: Work) -> JobContext:
-        if isinstance(work, EphemeralJob):
-            return JobContext(
-                job_id=None,
-                kind=work.kind,
-                payload=work.payload,
-                attempt=1,
-                max_attempts=1,
-                correlation_id=work.correlation_id,
-                reach=self.reach,
-            )
         return JobContext(
             job_id=work.id,
             kind=work.kind,
-            payload=payload_of(work.payload),
+            payload=json.loads(work.payload) if isinstance(work, ClaimedJob) else work.payload,
             attempt=work.attempts + 1,
             max_attempts=work.max_attempts,
             correlation_id=work.correlation_id,
             reach=self.reach,
-            owner=self.lease.owner,
+            owner=self.producer.lease.owner,
             token=work.token,
         )
 
@@ -218,14 +199,14 @@ class JobWorker:
             self.producer.wake_up.notify_without_fetch()  # nothing is to be settled, and there is room for another one
             return
         took_s = trio.current_time() - running.started_at
-        self.working_set.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
+        self.producer.working_set.finished.append(FinishedJob(job=work, verdict=verdict, took_s=took_s))
         self.producer.note_ended()
 
     def _emit_unexpected(self, work: Work, error: BaseException) -> None:
         """The job itself says only what was raised; the log also shows where."""
         _, fault = split_off(error, EXPECTED)
         if fault is not None:
-            number = "" if isinstance(work, EphemeralJob) else f" {work.id}"
+            number = "" if work.id is None else f" {work.id}"
             traceback = trace_of(fault)
             self.environment.emit(
                 ItemFailed(kind="job", item=f"{work.kind}{number}", error=describe_error(fault), traceback=traceback)
@@ -256,6 +237,52 @@ class JobWorker:
         handler = self.handlers.get(kind)
         own = None if handler is None else handler.timeout_s
         return self.environment.settings.jobs.timeout_s if own is None else own
+
+
+async def run_handler(handler: Handler, context: JobContext, worker: JobWorker) -> object:
+    """Run a handler to its end and return what it returned."""
+    began = worker.environment.clock.stopwatch()
+    awaitable = handler.run(context)
+    if not isinstance(awaitable, Coroutine):
+        if not inspect.isawaitable(awaitable):
+            raise HandlerMisbehaved(f"the handler of {context.kind} is not async: make it `async def`")
+        worker.waits()
+        return await awaitable
+    returned = await _timed(awaitable, worker, began)
+    if returned is not None and inspect.isawaitable(returned):
+        if isinstance(returned, Coroutine):
+            returned.close()
+        raise HandlerMisbehaved(
+            f"the handler of {context.kind} returned a call that it did not await: the work was not done"
+        )
+    return returned
+
+
+@coroutine
+def _timed(work: Coroutine[Any, Any, Any], worker: JobWorker, began: float) -> Generator[Any, Any, Any]:
+    """Drive a coroutine and time each step between two awaits: in one step nothing else in this process runs."""
+    stopwatch = worker.environment.clock.stopwatch
+    send: Any = None
+    error: BaseException | None = None
+    has_waited = False
+    while True:
+        try:
+            trap = work.send(send) if error is None else work.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            took_s = stopwatch() - began
+            if took_s > worker.block_s:
+                worker.blocked(took_s)
+        if not has_waited:
+            has_waited = True
+            worker.waits()
+        error = send = None
+        try:
+            send = yield trap
+        except BaseException as thrown:  # noqa: BLE001 - whatever trio throws in, above all cancellation, is the handler's
+            error = thrown
+        began = stopwatch()
 
 
 def _was_stopped(running: RunningJob, error: BaseException | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import trio
 from attrs import define, field, frozen
@@ -24,7 +24,12 @@ LOST = "the lease was lost"
 
 @frozen(kw_only=True)
 class EphemeralJob:
-    """Work of a kind that need not survive a restart."""
+    """Work of a kind that need not survive a restart. It has no row, and is tried once."""
+
+    id: ClassVar[None] = None
+    token: ClassVar[int] = 0
+    attempts: ClassVar[int] = 0
+    max_attempts: ClassVar[int] = 1
 
     kind: str
     payload: Any
@@ -43,7 +48,6 @@ def is_claimed(work: Work) -> bool:
 class RunningJob:
     """A handler at work. `why` says why it was cancelled, if not for taking too long."""
 
-    number: int
     work: Work
     scope: trio.CancelScope
     started_at: float
@@ -88,10 +92,11 @@ class WorkingSet:
 
     concurrency: int
     queue: JobQueue[Work]
-    running: dict[int, RunningJob] = field(init=False, factory=dict)
+    running: dict[RunningJob, None] = field(init=False, factory=dict)
     finished: list[FinishedJob] = field(init=False, factory=list)
     claiming: int = field(init=False, default=0)
-    _numbers: int = field(init=False, default=0)
+    _idle: WakeUp = field(init=False, factory=WakeUp)
+    """Set when nothing runs any more."""
 
     def room(self) -> int:
         """How many more jobs would find a worker at once."""
@@ -100,26 +105,29 @@ class WorkingSet:
 
     def begin(self, work: Work, scope: trio.CancelScope, now: float) -> RunningJob:
         """Take down that a handler begins."""
-        number = self._numbers = self._numbers + 1
-        running = self.running[number] = RunningJob(number, work, scope, now)
+        running = RunningJob(work, scope, now)
+        self.running[running] = None
         return running
 
     def forget(self, running: RunningJob) -> None:
         """Take down that a handler has ended."""
-        del self.running[running.number]
+        del self.running[running]
+        if not self.running:
+            self._idle.set()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no handler runs."""
+        while self.running:
+            await self._idle.wait()
 
     def cancel(self, why: str, which: Callable[[Work], bool] | None = None) -> list[Work]:
         """Stop handlers, and say why. Returns whose."""
-        chosen = [running for running in self.running.values() if running.why is None]
+        chosen = [running for running in self.running if running.why is None]
         chosen = [running for running in chosen if which is None or which(running.work)]
         for running in chosen:
             running.why = why
             running.scope.cancel()
         return [running.work for running in chosen]
-
-    def drop_claimed(self) -> None:
-        """Forget claimed jobs that no handler has begun: this process may have lost them. The others are released later."""
-        self.queue.purge(is_claimed)
 
     def withdraw(self, why: str, which: Callable[[ClaimedJob], bool]) -> list[ClaimedJob]:
         """Stop those durable jobs that run, and forget those that no handler has begun. Returns which."""
@@ -136,15 +144,14 @@ class WorkingSet:
 
         Not their ids alone: one that was cancelled and revived may be claimed anew while its old run goes on.
         """
-        works = [running.work for running in self.running.values()] + [done.job for done in self.finished]
+        works = [running.work for running in self.running] + [done.job for done in self.finished]
         works += self.queue.jobs()
         return {(work.id, work.token) for work in works if isinstance(work, ClaimedJob)}
 
 
 def about(work: Work) -> About:
     """Which job it is."""
-    job_id = work.id if isinstance(work, ClaimedJob) else None
-    return About(job_id=job_id, kind=work.kind, correlation_id=work.correlation_id)
+    return About(job_id=work.id, kind=work.kind, correlation_id=work.correlation_id)
 
 
 @define(eq=False)

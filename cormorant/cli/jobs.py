@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cormorant.cli.console.database_session import CommandSession
     from cormorant.services.jobs import Tell
     from storage.jobs.batch import JobChange
-    from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
+    from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView
     from storage.jobs.workers import WorkerRow
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -479,7 +479,7 @@ class JobText(Times):
             return f"{beat}, declared dead"
         return beat if self.scene.lives(worker) else f"{beat}, silent"
 
-    def stuck(self, stuck: StuckJobs, *, silent_s: float) -> Iterator[str]:
+    def stuck(self, stuck: JobPage, *, silent_s: float) -> Iterator[str]:
         """Running jobs whose owner is silent, and what becomes of them."""
         if not stuck.jobs:
             yield f"no running job has an owner that was silent for {format_duration(silent_s)}"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from attrs import define, field
 from sqlalchemy import Connection
 
 from actors.actor import Address
 from actors.environment import Environment
-from actors.jobs.new_jobs import check_terms, new_job
+from actors.jobs.new_jobs import JobTerms, new_job
+from actors.jobs.queue import check_terms
 from actors.jobs.runner import CancelHandler, RunEphemeral, RunnerMessage, SetClaiming
 from actors.jobs.working_set import EphemeralJob, JobWakeUp
 from cormorant.rules.errors import CommitUnknown, MailboxFull, NotFound, WaitForbidden
@@ -23,7 +24,7 @@ from storage.engine.statements import in_pages
 from storage.jobs import batch, jobs, reports
 from storage.jobs.batch import JobChange
 from storage.jobs.jobs import Enqueued, NewJob
-from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView, StuckJobs
+from storage.jobs.reports import JobPage, JobStats, JobSurroundings, JobView
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,16 +37,6 @@ IDS_MOST = 100
 PAGE = 1_000
 
 
-class JobTerms(TypedDict, total=False):
-    """What can be said of a new job, each with the default of `new_job`."""
-
-    priority: str
-    delay_s: float
-    dedupe_key: str | None
-    correlation_id: str | None
-    max_attempts: int | None
-
-
 @define(eq=False, kw_only=True)
 class Jobs:
     """The durable jobs of a service."""
@@ -56,14 +47,14 @@ class Jobs:
     max_attempts: Mapping[str, int]
     """For each kind that this process has a handler for."""
 
-    def make(self, kind: str, payload: Any, **terms: Unpack[JobTerms]) -> NewJob:
+    def make(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> NewJob:
         """A job to be enqueued, checked; for `storage.jobs.enqueue` inside a transaction of your own."""
-        if terms.get("max_attempts") is None:
-            terms["max_attempts"] = self.max_attempts.get(kind)
-        return new_job(self.environment, kind, payload, **terms)
+        if how.get("max_attempts") is None:
+            how["max_attempts"] = self.max_attempts.get(kind)
+        return new_job(self.environment, kind, payload, **how)
 
-    async def enqueue(self, kind: str, payload: Any, **how: Any) -> int:
-        """Take in a durable job and return its id; `how` as `make` has it."""
+    async def enqueue(self, kind: str, payload: Any, **how: Unpack[JobTerms]) -> int:
+        """Take in a durable job and return its id."""
         return (await self.take_in(self.make(kind, payload, **how))).id
 
     async def transaction(
@@ -91,7 +82,7 @@ class Jobs:
 
         In a handler, which cannot wait for those that run it, a full queue is told by the event `job.failed`.
         """
-        check_terms(self.environment, priority, delay_s)
+        check_terms(self.environment.settings.queue.priorities, priority, delay_s)
         message = partial(RunEphemeral, job=EphemeralJob(kind=kind, payload=payload), label=priority, delay_s=delay_s)
         try:
             await self.runner.ask(message)
@@ -113,7 +104,7 @@ class Jobs:
         """How many jobs there are, and who works on them."""
         return await self._look(reports.read_stats)
 
-    async def stuck(self, *, silent_s: float) -> StuckJobs:
+    async def stuck(self, *, silent_s: float) -> JobPage:
         """Running jobs whose owner has not been heard of for so long."""
         return await self._look(reports.read_stuck, silent_s=silent_s)
 
@@ -209,7 +200,7 @@ class Jobs:
         return await self._set_claiming(is_on=True)
 
     async def _set_claiming(self, *, is_on: bool) -> bool:
-        is_new = await self.environment.database.run(pauses.switch_all, is_paused=not is_on, now=self.environment.now())
+        is_new = await self.environment.database.run(pauses.set_all, is_paused=not is_on, now=self.environment.now())
         self._tell_runner(SetClaiming(is_on=is_on))
         return is_new
 

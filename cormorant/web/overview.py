@@ -25,10 +25,11 @@ from cormorant.rules.watch.handovers import Handover
 from cormorant.services.search_views import BY_HAND, GateOut, decisive, filter_of
 from cormorant.services.watch.views import WantViews
 from cormorant.web.parts import CountCache, WebParts, all_children
+from storage.access import ClientSpend
 from storage.jobs.reports import KindCount
 from storage.overview import read_overview
 from storage.search.history import HistoryEntry
-from storage.search.source_views import ClientWindowSpend, SourceView, WindowSpend
+from storage.search.source_views import SourceView, WindowSpend
 
 __all__ = ["EXAMPLE", "ChildOut", "JobCounts", "OverviewOut", "overview_of", "tree_out"]
 
@@ -381,17 +382,20 @@ def _quota(spent: WindowSpend, look: SourceView) -> QuotaOut:
     )
 
 
-def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientWindowSpend]) -> list[ClientSpendTodayOut]:
-    counts = Counter({(each.consumer, each.lane): each.count for each in spent})
-    names = sorted({"", *settings, *(each.consumer for each in spent)})
-    whole = sum(counts.values())
+def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientSpend]) -> list[ClientSpendTodayOut]:
+    queries, grabs = Counter[str](), Counter[str]()
+    for each in spent:
+        queries[each.consumer] += each.queries
+        grabs[each.consumer] += each.grabs
+    names = sorted({"", *settings, *queries})
+    whole = (queries + grabs).total()
     found = [
         ClientSpendTodayOut(
             name=name,
             priority=settings[name].priority if name in settings else None,
-            queries=counts[name, Lane.QUERY],
-            grabs=counts[name, Lane.GRAB],
-            part=(counts[name, Lane.QUERY] + counts[name, Lane.GRAB]) / whole if whole else 0.0,
+            queries=queries[name],
+            grabs=grabs[name],
+            part=(queries[name] + grabs[name]) / whole if whole else 0.0,
         )
         for name in names
     ]

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import outcome
+from attrs import define, field
 from outcome import Outcome
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, StatementError
 from trio import current_time
-from trio.lowlevel import Abort, ParkingLot, current_task, reschedule, wait_task_rescheduled
+from trio.lowlevel import Abort, ParkingLot, Task, current_task, reschedule, wait_task_rescheduled
 
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable, TransactionMisused
 
 T = TypeVar("T")
 
@@ -28,32 +30,81 @@ class DatabaseAway(Exception):
         """Perhaps only this connection is dead, and a new one would do."""
 
 
+ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
+WRITES_IN_READ = "a function that writes was given to read(): give it to run()"
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The driver's own error, if there is one."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def told_of(error: BaseException, meaning: CormorantError | None) -> BaseException:
+    """What the caller is told, when its function raised `error` and its changes are undone. None: the error itself."""
+    if isinstance(error, StatementError) and isinstance(error.orig, CormorantError):
+        return error.orig
+    if meaning is None:
+        return error
+    meaning.__cause__ = error
+    return meaning
+
+
+class ConnectionGuard:
+    """Mixed into a driver's connection: a storage function cannot commit, roll back or close it."""
+
+    is_guarded = False
+    destroyer: BaseException | None = None
+    """What ended the transaction as a whole, even if the function caught it."""
+
+    def run_guarded(self, work: Callable[[Connection], T], connection: Connection) -> outcome.Value[T] | outcome.Error:
+        """Run a storage function. The one place for it: whatever it raises is the caller's, not the gateway's."""
+        self.destroyer = None
+        self.is_guarded = True
+        result = outcome.capture(work, connection)
+        self.is_guarded = False
+        return result
+
+    def commit(self) -> None:
+        """Commit, outside of storage functions."""
+        self._refuse_if_guarded()
+        super().commit()  # type: ignore[misc]  # the driver's own
+
+    def rollback(self) -> None:
+        """Roll back, outside of storage functions. After a refusal SQLAlchemy cleans up, which does nothing."""
+        if not self._is_refused:
+            self._refuse_if_guarded()
+            super().rollback()  # type: ignore[misc]  # the driver's own
+
+    def close(self) -> None:
+        """Close, outside of storage functions or after a refusal: SQLAlchemy comes again, to clean up."""
+        if not self._is_refused:
+            self._refuse_if_guarded()
+        super().close()  # type: ignore[misc]  # the driver's own
+
+    @property
+    def _is_refused(self) -> bool:
+        return self.is_guarded and self.destroyer is not None
+
+    def _refuse_if_guarded(self) -> None:
+        if self.is_guarded:
+            self.destroyer = TransactionMisused(ENDED)
+            raise self.destroyer
+
+
+@define(eq=False)
 class Call(Generic[T]):
     """One function that somebody waits for."""
 
-    __slots__ = (
-        "arrived_at",
-        "held_since",
-        "is_taken",
-        "losses",
-        "outcome",
-        "raise_cancel",
-        "reads_only",
-        "task",
-        "work",
-    )
-
-    def __init__(self, work: Callable[[Connection], T], *, reads_only: bool) -> None:
-        self.work = work
-        self.reads_only = reads_only
-        self.task = current_task()
-        self.arrived_at = current_time()
-        self.is_taken = False
-        self.outcome: Outcome[T] | None = None
-        self.held_since: float | None = None
-        self.losses = 0
-        # Set when the caller was cancelled while the call was taken: it goes as soon as the call is given back.
-        self.raise_cancel: Callable[[], NoReturn] | None = None
+    work: Callable[[Connection], T]
+    reads_only: bool = field(kw_only=True)
+    task: Task = field(init=False, factory=current_task)
+    arrived_at: float = field(init=False, factory=current_time)
+    is_taken: bool = field(init=False, default=False)
+    outcome: Outcome[T] | None = field(init=False, default=None)
+    held_since: float | None = field(init=False, default=None)
+    losses: int = field(init=False, default=0)
+    raise_cancel: Callable[[], NoReturn] | None = field(init=False, default=None)
+    """Set when the caller was cancelled while the call was taken: it goes as soon as the call is given back."""
 
 
 class CallSession(Protocol):

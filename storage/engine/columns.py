@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import attrs
 from sqlalchemy import BigInteger, Dialect, Text, TypeDecorator
 from sqlalchemy.types import TypeEngine
 from typing_extensions import override
@@ -47,6 +49,22 @@ def maybe_from_micros(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
+def maybe_to_micros(moment: datetime | None) -> int | None:
+    """As `to_micros`, where there may be none."""
+    return None if moment is None else to_micros(moment)
+
+
+def changed_fields(thing: Any) -> dict[str, Any]:
+    """The fields of an attrs object that have another value than their default: a text of them stays short."""
+    fields = attrs.fields(type(thing))
+    return {each.name: value for each in fields if (value := getattr(thing, each.name)) != each.default}
+
+
+def known_fields(cls: type[Any], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that an attrs class has a field for. What a newer or older process wrote besides is left out."""
+    return {each.name: plain[each.name] for each in attrs.fields(cls) if each.name in plain}
+
+
 def check_text(text: str) -> str:
     """The same text, if every database can keep it. PostgreSQL has no NUL, and half a surrogate pair is no character."""
     if "\0" in text:
@@ -78,11 +96,11 @@ class Micros(TypeDecorator[datetime]):
 
     @override
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
-        return None if value is None else to_micros(value)
+        return maybe_to_micros(value)
 
     @override
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else from_micros(value)
+        return maybe_from_micros(value)
 
 
 class PlainText(TypeDecorator[str]):

@@ -10,15 +10,15 @@ from functools import cache
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import Connection, MetaData, Select, Table, Text, func, inspect, select, text
+from sqlalchemy import Connection, MetaData, Select, Table, Text, TypeDecorator, func, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from cormorant.rules.errors import CormorantError, DatabasePreRelease
-from storage.engine.columns import EPOCH
 from storage.engine.dialect import Dialect, dialect_for
 from storage.engine.options import StorageOptions
-from storage.engine.schema import MIGRATIONS_TABLE, mark_finished, mark_unfinished
+from storage.engine.schema import mark_finished, mark_unfinished
 from storage.migrations import MIGRATIONS
+from storage.tables import METADATA
 
 __all__ = ["PAGE", "CopiesDiffer", "CopyFailed", "CopyReport", "TargetNotEmpty", "copy_all", "own_tables"]
 
@@ -51,16 +51,13 @@ class CopyReport:
 
 @cache
 def own_tables() -> tuple[Table, ...]:
-    """The tables that the migrations make, but for the record of themselves: every database has its own."""
-    dialect = dialect_for(StorageOptions(url="sqlite://"))
-    try:
-        dialect.prepare(MIGRATIONS, lambda: EPOCH)
-        with dialect.filling() as connection:
-            made = MetaData()
-            made.reflect(connection)
-    finally:
-        dialect.dispose()
-    return tuple(table for name, table in sorted(made.tables.items()) if name != MIGRATIONS_TABLE.name)
+    """All tables but the record of the migrations, which every database has of its own. Values are copied as they are stored."""
+    plain = MetaData()
+    tables = [table.to_metadata(plain) for _, table in sorted(METADATA.tables.items())]
+    for column in (column for table in tables for column in table.columns):
+        if isinstance(column.type, TypeDecorator):
+            column.type = column.type.impl_instance
+    return tuple(tables)
 
 
 def copy_all(source: str, target: str, *, now: Callable[[], datetime], tell: Tell) -> list[CopyReport]:

@@ -1,27 +1,33 @@
-"""Gateway: admission, outages (held calls, probes with back-off) and an orderly end."""
+"""Gateway, over worker threads or in line: admission, outages (held calls, probes with back-off) and an orderly end."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
 from attrs import frozen
 from sqlalchemy import Connection
+from trio.lowlevel import ParkingLot, TrioToken, checkpoint_if_cancelled, current_trio_token
+from typing_extensions import override
 
 from cormorant.rules.errors import DatabaseNeedsNewerCode, DatabasePreRelease, StorageMisconfigured, StorageUnavailable
-from cormorant.rules.events import SchemaMigrated, StorageBack, StorageLost
+from cormorant.rules.events import StorageBack, StorageLost
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.supervision import LOSSES_MAX, delay_before_probe, held_until
-from storage.engine.calls import Admission, Call, CallQueue, DatabaseAway
+from storage.engine.calls import Admission, Call, CallQueue, ConnectionWorker, DatabaseAway
 from storage.engine.dialect import Dialect
 from storage.engine.options import StorageOptions
-from storage.migrations.runner import Migrated, Migration
+from storage.engine.schema import Migration
 
 T = TypeVar("T")
 
 STOPPED = "the storage is not running: it was stopped, or is being restarted"
+SHORTEST_LOOK_S = 0.02
+HUNG_LOOKS = 4
+"""How often, within the limit, it is looked for a session that hangs."""
 
 
 @frozen(kw_only=True)
@@ -35,54 +41,63 @@ class GatewayParts:
     emit: Emit
     chance: Chance
 
-    def prepare(self) -> Migrated | None:
-        """Reach the database and bring it to our schema. Blocks."""
-        return self.dialect.prepare(self.migrations, self.clock.now)
-
-    def tell(self, migrated: Migrated | None) -> None:
-        """Say that there was something to migrate."""
-        if migrated is not None:
-            self.emit(
-                SchemaMigrated(
-                    from_version=migrated.from_version, to_version=migrated.to_version, backup=migrated.backup
-                )
-            )
-
 
 class Gateway(ABC):
     """One run, from start to stop."""
 
-    def __init__(self, parts: GatewayParts, lines: Sequence[CallQueue]) -> None:
+    def __init__(self, parts: GatewayParts, *, writes: CallQueue, reads: CallQueue) -> None:
         self._parts = parts
-        self._lines = lines
+        self._dialect = parts.dialect
+        self._writes = writes
+        self._reads = reads
+        self._lines = list(dict.fromkeys([writes, reads]))
         self._room = Admission(parts.options.queue_max)
-        self._outage = Outage(lines, self._room, hold_s=parts.options.hold_s, emit=parts.emit, resume=self._resume)
+        self._outage = Outage(
+            self._lines, self._room, hold_s=parts.options.hold_s, emit=parts.emit, resume=self._resume
+        )
         self._stopping = trio.Event()
         self._failure: StorageMisconfigured | None = None
 
-    @abstractmethod
     async def submit(self, work: Callable[[Connection], T], *, reads_only: bool) -> T:
         """Run `work` in a transaction of its own and return what it returns."""
+        await checkpoint_if_cancelled()
+        call = Call(work, reads_only=reads_only)
+        await self._enter(call)
+        line = self._reads if reads_only else self._writes
+        line.put(call)
+        self._wake()
+        return await self._room.wait(call, line)
 
-    @abstractmethod
     async def serve(self, started: Callable[[], None]) -> None:
         """Prepare the database and serve until stopped."""
-
-    @abstractmethod
-    async def _prepare(self) -> None:
-        """Reach the database and bring it to our schema."""
-
-    @abstractmethod
-    async def _probe(self) -> None:
-        """Raise `DatabaseAway` unless a call would be served now."""
-
-    @abstractmethod
-    def _resume(self) -> None:
-        """Let those go on who were held."""
+        is_ready = await self._try_to_prepare()
+        try:
+            async with trio.open_nursery() as watchers:
+                watchers.start_soon(self._outage.expire)
+                watchers.start_soon(self._watch_outages, is_ready)
+                await self._work_until_stopped(started, watchers)
+                watchers.cancel_scope.cancel()
+        finally:
+            self._refuse_all()
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Take no more calls, finish those in line, end. During an outage nothing can be finished."""
         self._stopping.set()
+        self._wake()
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Something has changed for those who serve calls."""
+
+    @abstractmethod
+    async def _work_until_stopped(self, started: Callable[[], None], watchers: trio.Nursery) -> None:
+        """Serve calls. Invariant: stopped when it returns or raises."""
+
+    @abstractmethod
+    async def _call(self, function: Callable[[], T]) -> T:
+        """Call a function of the dialect, which blocks."""
 
     async def _enter(self, call: Call[Any]) -> None:
         """Take a seat for the call, or wait for one; unless there is no point any more when it is had."""
@@ -103,6 +118,17 @@ class Gateway(ABC):
             return False
         return True
 
+    async def _prepare(self) -> None:
+        """Reach the database and bring it to our schema."""
+        migrated = await self._call(partial(self._dialect.prepare, self._parts.migrations, self._parts.clock.now))
+        if migrated is not None:
+            self._parts.emit(migrated)
+
+    async def _probe(self) -> None:
+        """Raise `DatabaseAway` unless a call would be served now."""
+        await self._prepare()
+        await self._call(self._dialect.probe)
+
     async def _watch_outages(self, is_ready: bool) -> None:  # noqa: FBT001 - start_soon passes no names
         try:
             await self._outage.watch(self._probe, chance=self._parts.chance, was_ready=is_ready)
@@ -110,16 +136,158 @@ class Gateway(ABC):
             self._failure = failure
             self.stop()
 
+    def _resume(self) -> None:
+        """Let those go on who were held."""
+        for line in self._lines:
+            line.resume()
+        self._wake()
+
     def _refuse_all(self) -> None:
         for line in self._lines:
             self._room.refuse(line.take_now(), STOPPED)
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+
+class Inline(Gateway):
+    """Without threads, for tests and simulation. An outage can be played.
+
+    Serves together what came in the same turn of the loop, as the writer's thread does.
+    """
+
+    def __init__(self, parts: GatewayParts, *, is_away: Callable[[], bool]) -> None:
+        line = CallQueue()
+        super().__init__(parts, writes=line, reads=line)
+        self._is_away = is_away
+        self._worker = ConnectionWorker(parts.dialect.open_session)
+        self._idle = ParkingLot()
+
+    @override
+    def _wake(self) -> None:
+        self._idle.unpark()
+
+    @override
+    async def _work_until_stopped(self, started: Callable[[], None], watchers: trio.Nursery) -> None:
+        try:
+            started()
+            while True:
+                self._serve_line()
+                if self._stopping.is_set():
+                    return
+                # Whoever calls in the turn that now begins is served in the next one, all together.
+                await self._idle.park()
+        finally:
+            self.stop()
+            self._worker.close()
+
+    def _serve_line(self) -> None:
+        line = self._writes
+        while not line.is_paused and (calls := line.take_now(self._dialect.group_max)):
+            away = self._attempt(calls)
+            if away is not None:
+                held = [call for call in calls if call.outcome is None]
+                line.put_back(held)
+                self._outage.hold(held, line, away)
+            self._room.answer([call for call in calls if call.outcome is not None])
+
+    def _attempt(self, calls: Sequence[Call[Any]]) -> DatabaseAway | None:
+        try:
+            self._check_played_outage()
+        except DatabaseAway as away:
+            return away
+        return self._worker.serve(calls)
+
+    @override
+    async def _call(self, function: Callable[[], T]) -> T:
+        self._check_played_outage()
+        self._worker.close()  # a database in memory has one connection, and it may be set to read only
+        return function()
+
+    def _check_played_outage(self) -> None:
+        if self._is_away():
+            self._worker.close()  # as in a real one
+            raise DatabaseAway("an outage is played")
 
 
-SHORTEST_LOOK_S = 0.02
+class Threaded(Gateway):
+    """Lines in front of worker threads. The threads are tasks of this run and end with it."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        writes = CallQueue()
+        super().__init__(parts, writes=writes, reads=CallQueue() if parts.dialect.has_reader else writes)
+        self._workers: list[ConnectionWorker] = []
+        # Not trio's shared limiter: forty busy threads elsewhere must not keep the database from starting.
+        self._threads = trio.CapacityLimiter(parts.dialect.writers + 2)
+        # Also while the run is cancelled: trio waits for the threads, and a thread may wait for a server that hangs.
+        self._hung_watch = trio.CancelScope(shield=True)
+
+    @override
+    def _wake(self) -> None:
+        """The threads wait for their lines themselves."""
+
+    @override
+    async def _work_until_stopped(self, started: Callable[[], None], watchers: trio.Nursery) -> None:
+        limit_s = self._dialect.hang_limit_s
+        if limit_s is not None:
+            watchers.start_soon(self._watch_hung, limit_s)
+        try:
+            async with trio.open_nursery() as workers:
+                self._start_workers(workers)
+                started()
+                await self._wait_until_stopped()
+        finally:
+            self._hung_watch.cancel()
+
+    @override
+    async def _call(self, function: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(function, limiter=self._threads)
+
+    async def _wait_until_stopped(self) -> None:
+        try:
+            await self._stopping.wait()
+        except trio.Cancelled:
+            self._refuse_all()
+            raise
+        finally:
+            # Also when cancelled: the threads end only by this, and trio waits for them.
+            self.stop()
+            for line in self._lines:
+                line.close()
+
+    async def _watch_hung(self, limit_s: float) -> None:
+        with self._hung_watch:
+            while True:
+                await trio.sleep(limit_s / HUNG_LOOKS)
+                for worker in self._workers:
+                    worker.cancel_if_hung(limit_s)
+
+    def _start_workers(self, workers: trio.Nursery) -> None:
+        token = current_trio_token()
+        lines = [self._writes] * self._dialect.writers
+        if self._reads is not self._writes:
+            lines.append(self._reads)
+        for line in lines:
+            worker = ConnectionWorker(self._dialect.open_session)
+            self._workers.append(worker)
+            workers.start_soon(self._call, partial(self._work, line, worker, token))
+
+    def _work(self, line: CallQueue, worker: ConnectionWorker, token: TrioToken) -> None:
+        """The life of a worker thread."""
+        most = self._dialect.group_max if line is self._writes else 1
+        try:
+            while calls := line.take(most):
+                self._serve(calls, line, worker, token)
+        finally:
+            worker.close()
+
+    def _serve(self, calls: list[Call[Any]], line: CallQueue, worker: ConnectionWorker, token: TrioToken) -> None:
+        try:
+            away = worker.serve(calls)
+        finally:
+            # One wake-up of the loop for the whole group: it costs more than the answers themselves.
+            token.run_sync_soon(self._room.answer, [call for call in calls if call.outcome is not None])
+        if away is not None:
+            held = [call for call in calls if call.outcome is None]
+            line.put_back(held)
+            token.run_sync_soon(self._outage.hold, held, line, away)
 
 
 class Outage:
@@ -137,11 +305,6 @@ class Outage:
         self._why = ""
         self._begun = trio.Event()
         self._over = trio.Event()
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the database is away."""
-        return self._since is not None
 
     @property
     def refusal(self) -> str:

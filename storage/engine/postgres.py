@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg import errors
 from sqlalchemy import URL, Connection, NullPool, create_engine, func, select, text
 from sqlalchemy.exc import DBAPIError
+from typing_extensions import override
 
 from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.secrets import redact_passwords
-from storage.engine.calls import DatabaseAway
+from storage.engine.calls import DatabaseAway, cause_of
+from storage.engine.dialect import Dialect
 from storage.engine.options import StorageOptions
-from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession, cause_of, is_refusal
-from storage.engine.schema import SchemaState, check_compatible, describe, pending_after, read_applied
-from storage.migrations.runner import Migrated, Migration, apply
+from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession, is_refusal
+from storage.engine.schema import Migration, SchemaState, read_state, with_problem
 
 MIGRATION_LOCK = 0x636F726D  # "corm": all processes of ours, and nobody else's by chance
 CONNECT_TIMEOUT_S = 5
@@ -27,102 +27,57 @@ CONNECT_TIMEOUT_S = 5
 _ALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keepalives_count": 3}
 
 
-class Postgres:
-    """One database of a PostgreSQL server."""
-
-    group_max = 1
-    has_reader = False
+class Postgres(Dialect):
+    """One database of a PostgreSQL server. Its processes may run on several machines."""
 
     def __init__(self, url: URL, options: StorageOptions) -> None:
         if not url.database:
             raise StorageMisconfigured("the PostgreSQL URL names no database: postgresql://user@host/name")
-        self._options = options
-        self._engine = create_engine(
-            url.set(drivername="postgresql+psycopg"), creator=self._connect, poolclass=NullPool, hide_parameters=True
-        )
-        self._was_ready = False
+        full = url.set(drivername="postgresql+psycopg")
+        super().__init__(create_engine(full, creator=self._connect, poolclass=NullPool, hide_parameters=True), options)
+        self.writers = options.connections
+        # The server ends statements itself. Twice that without an answer: it hangs, or the way to it.
+        self.hang_limit_s = 2 * options.statement_timeout_s
 
-    @property
-    def writers(self) -> int:
-        """How many connections are kept."""
-        return self._options.connections
-
-    @property
-    def hang_limit_s(self) -> float:
-        """The server ends statements itself. Twice that without an answer: it hangs, or the way to it."""
-        return 2 * self._options.statement_timeout_s
-
-    @property
-    def locks_folder(self) -> None:
-        """The processes may run on several machines."""
-        return
-
-    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
-        """Reach the server and bring the database to our schema."""
-        with self._opened() as connection:
-            applied = read_applied(connection)
-            connection.rollback()
-            check_compatible(applied, migrations)
-            done = self._migrate(connection, migrations, now()) if pending_after(applied, migrations) else None
-        self._was_ready = True
-        return done
-
+    @override
     def probe(self) -> None:
-        """See whether the server answers."""
         with self._opened() as connection:
             connection.execute(select(1))
 
+    @override
     def open_session(self) -> PostgresSession:
-        """Open a connection for a worker."""
         try:
             return PostgresSession(self._engine.connect(), self._options)
         except DBAPIError as error:
             raise DatabaseAway(_words_of(error)) from error
 
+    @override
     def open_listener(self, channel: str) -> PostgresListener:
-        """Listen to a channel."""
         try:
             return PostgresListener(self._connect(), channel)
         except psycopg.Error as error:
             raise DatabaseAway(_words_of(error)) from error
 
+    @override
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
-        """Look at the database, which is not changed."""
         try:
             with self._opened() as connection:
                 server_time = connection.execute(select(func.now())).scalar_one()
-                return describe(read_applied(connection), migrations, server_time=server_time)
+                return with_problem(read_state(connection, migrations), server_time=server_time)
         except (DatabaseAway, StorageMisconfigured) as error:
             return SchemaState(is_reachable=False, problem=str(error))
 
+    @override
     @contextmanager
     def looking(self) -> Iterator[Connection]:
-        """One view of the database, which is not changed."""
-        with self._patient("REPEATABLE READ READ ONLY") as connection:
+        with self._opened() as connection, _patient(connection, "REPEATABLE READ READ ONLY"):
             yield connection
 
+    @override
     @contextmanager
     def filling(self) -> Iterator[Connection]:
-        """One write transaction."""
-        with self._patient("READ COMMITTED") as connection:
+        with self._opened() as connection, _patient(connection):
             yield connection
-
-    @contextmanager
-    def _patient(self, level: str) -> Iterator[Connection]:
-        """A transaction that takes as long as it takes, in the server and between two statements."""
-        with self._opened() as connection:
-            driver = connection.connection.driver_connection
-            assert isinstance(driver, GuardedPostgresConnection)
-            driver.autocommit = False
-            with connection.begin():
-                connection.execute(text(f"SET TRANSACTION ISOLATION LEVEL {level}"))
-                connection.execute(text("SET LOCAL statement_timeout = 0"))
-                connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-                yield connection
-
-    def dispose(self) -> None:
-        """Nothing outlives the sessions."""
-        self._engine.dispose()
 
     def _connect(self) -> GuardedPostgresConnection:
         _, parameters = self._engine.dialect.create_connect_args(self._engine.url)
@@ -140,6 +95,7 @@ class Postgres:
             undo.pop_all()
         return driver
 
+    @override
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
         try:
@@ -153,24 +109,26 @@ class Postgres:
                 raise DatabaseAway(_words_of(error)) from error
             raise
 
-    def _migrate(self, connection: Connection, migrations: Sequence[Migration], now: datetime) -> Migrated | None:
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, GuardedPostgresConnection)
-        driver.autocommit = False
-        with connection.begin():
+    @override
+    @contextmanager
+    def _migrating(self, connection: Connection) -> Iterator[None]:
+        with _patient(connection):
             # Held until COMMIT, also through a pooler. Waiting is bounded by lock_timeout, then tried again later.
             connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
-            # Once more, under the lock: another process may have been faster.
-            applied = read_applied(connection)
-            check_compatible(applied, migrations)
-            pending = pending_after(applied, migrations)
-            if not pending:
-                return None
-            # A migration takes as long as it takes, in the server and between two statements.
-            connection.execute(text("SET LOCAL statement_timeout = 0"))
-            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
-            apply(connection, pending, now=now)
-        return Migrated(from_version=applied.schema_version, to_version=pending[-1].VERSION)
+            yield
+
+
+@contextmanager
+def _patient(connection: Connection, level: str = "READ COMMITTED") -> Iterator[None]:
+    """A transaction that takes as long as it takes, in the server and between two statements."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, GuardedPostgresConnection)
+    driver.autocommit = False
+    with connection.begin():
+        connection.execute(text(f"SET TRANSACTION ISOLATION LEVEL {level}"))
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+        yield
 
 
 def _milliseconds(seconds: float) -> int:

@@ -18,7 +18,7 @@ from psycopg import errors
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from sqlalchemy import Connection, RootTransaction
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.exc import DBAPIError
 from typing_extensions import override
 
 from cormorant.rules.errors import (
@@ -28,57 +28,23 @@ from cormorant.rules.errors import (
     StorageUnavailable,
     TransactionMisused,
 )
-from storage.engine.calls import Call, DatabaseAway
+from storage.engine.calls import ENDED, WRITES_IN_READ, Call, ConnectionGuard, DatabaseAway, cause_of, told_of
 from storage.engine.options import StorageOptions
 
 RERUNS_MAX = 5
 """How often a call that lost a race against another is run again."""
 
-ENDED = "a storage function ended its transaction or connection itself: leave that to the gateway, use begin_nested()"
 SWALLOWED = "a storage function caught an error and went on, but its transaction is lost: use begin_nested() around it"
 
 
-class GuardedPostgresConnection(psycopg.Connection[Any]):
-    """A driver's connection that a storage function cannot commit, roll back or close."""
-
-    is_guarded = False
-    misuse: TransactionMisused | None = None
-    """What the function did wrong, even if it caught the refusal."""
+class GuardedPostgresConnection(ConnectionGuard, psycopg.Connection[Any]):
+    """A connection that storage functions are given."""
 
     @override
-    def commit(self) -> None:
-        self._refuse_if_guarded()
-        super().commit()
-
-    @override
-    def rollback(self) -> None:
-        if self.misuse is None:
-            self._refuse_if_guarded()
-            super().rollback()
-
-    @override
-    def close(self) -> None:
-        # The first time it is refused. SQLAlchemy comes again, to clean up after the refusal, and must find peace.
-        if self.misuse is None:
-            self._refuse_if_guarded()
-        super().close()
-
-    def guard(self) -> None:
-        """A function begins."""
-        self.misuse = None
-        self.is_guarded = True
-
-    def unguard(self) -> TransactionMisused | None:
-        """A function ended; what it did wrong."""
-        self.is_guarded = False
-        misuse, self.misuse = self.misuse, None
-        return misuse
-
     def _refuse_if_guarded(self) -> None:
         # A broken connection may be closed by whoever notices: SQLAlchemy does, inside the function.
-        if self.is_guarded and self.pgconn.status == ConnStatus.OK:
-            self.misuse = TransactionMisused(ENDED)
-            raise self.misuse
+        if self.pgconn.status == ConnStatus.OK:
+            super()._refuse_if_guarded()
 
 
 class PostgresSession:
@@ -125,18 +91,16 @@ class PostgresSession:
         reruns = 0
         while isinstance(result := self._attempt(call), outcome.Error):
             if not isinstance(cause_of(result.error), LOST_RACE) or reruns == RERUNS_MAX:
-                told = translate(result.error, reads_only=call.reads_only, options=self._options)
-                return outcome.Error(told)
+                meaning = meaning_of(result.error, reads_only=call.reads_only, options=self._options)
+                return outcome.Error(told_of(result.error, meaning))
             reruns += 1
         return result
 
     def _attempt(self, call: Call[Any]) -> Outcome[Any]:
         transaction = self._begin(reads_only=call.reads_only)
-        self._driver.guard()
-        # The one place where a caller's function runs: whatever it raises is the caller's, not the gateway's.
-        result = outcome.capture(call.work, self._connection)
-        if (misuse := self._driver.unguard()) is not None:
-            return self._undo(outcome.Error(misuse))
+        result = self._driver.run_guarded(call.work, self._connection)
+        if self._driver.destroyer is not None:
+            return self._undo(outcome.Error(self._driver.destroyer))
         if not self._is_connected:
             return self._after_loss(result)
         if isinstance(result, outcome.Value) and self._is_intact(transaction):
@@ -243,11 +207,6 @@ _PASSING = (
 )
 
 
-def cause_of(error: BaseException) -> BaseException:
-    """The driver's own error, if there is one."""
-    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-
-
 def is_outdated_plan(error: BaseException) -> bool:
     """Whether a prepared statement no longer fits its table, because a newer process changed that. A new connection does."""
     cause = cause_of(error)
@@ -262,23 +221,18 @@ def is_refusal(error: BaseException) -> bool:
     return is_missing or is_unreadable or any(refusal in text for refusal in _REFUSALS)
 
 
-def translate(error: BaseException, *, reads_only: bool, options: StorageOptions) -> BaseException:
-    """What the caller is told, when its function raised `error` and its changes are undone."""
-    if isinstance(error, StatementError) and isinstance(error.orig, CormorantError):
-        return error.orig
-    told: BaseException
+def meaning_of(error: BaseException, *, reads_only: bool, options: StorageOptions) -> CormorantError | None:
+    """What an error of the driver means. None: nothing that is known."""
     match cause_of(error):
         case errors.QueryCanceled() | errors.IdleInTransactionSessionTimeout():
-            told = StatementTooSlow(options.statement_timeout_s)
+            return StatementTooSlow(options.statement_timeout_s)
         case errors.ReadOnlySqlTransaction() if reads_only:
-            told = TransactionMisused("a function that writes was given to read(): give it to run()")
+            return TransactionMisused(WRITES_IN_READ)
         case errors.InFailedSqlTransaction():
-            told = TransactionMisused("a storage function went on after an error: run what may fail in begin_nested()")
+            return TransactionMisused("a storage function went on after an error: run what may fail in begin_nested()")
         case errors.SerializationFailure() | errors.DeadlockDetected() as lost:
-            told = StorageUnavailable(f"others changed the same rows at the same time, again and again: {lost}")
+            return StorageUnavailable(f"others changed the same rows at the same time, again and again: {lost}")
         case psycopg.Error() as passing if isinstance(passing, _PASSING):
-            told = StorageUnavailable(f"the database cannot do it now: {passing}")
+            return StorageUnavailable(f"the database cannot do it now: {passing}")
         case _:
-            return error
-    told.__cause__ = error
-    return told
+            return None

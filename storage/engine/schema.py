@@ -1,19 +1,27 @@
-"""Migration, schema version and compatibility of a database."""
+"""The schema of a database: its version, whether this code can work with it, and the migrations that bring it up to date."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import frozen
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, func, inspect, select
+from attrs import evolve, frozen
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, inspect, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from cormorant.rules.errors import DatabaseNeedsNewerCode, DatabasePreRelease, DatabaseUnfinished
+from cormorant.rules.errors import (
+    CormorantError,
+    DatabaseNeedsNewerCode,
+    DatabasePreRelease,
+    DatabaseUnfinished,
+    MigrationFailed,
+)
 from storage.engine.columns import Micros, PlainText
 
 if TYPE_CHECKING:
-    from storage.migrations.runner import Migration
+    from alembic.operations import Operations
 
 MIGRATIONS_TABLE = Table(
     "migrations",
@@ -25,16 +33,27 @@ MIGRATIONS_TABLE = Table(
 )
 
 
-@frozen(kw_only=True)
-class Applied:
-    """What the database says about itself. Version 0: nothing of ours is in it."""
+class Migration(Protocol):
+    """A step: a module with these names."""
 
-    schema_version: int = 0
-    min_code_version: int = 0
-    is_unfinished: bool = False
-    """Whether a copy into it was begun and not finished."""
-    first_name: str = ""
-    """The name of its first step."""
+    @property
+    def VERSION(self) -> int:  # noqa: N802 - a constant of the module
+        """Its place in the order, from 1."""
+        ...
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of the module
+        """What it brings, in a word or two."""
+        ...
+
+    @property
+    def MIN_CODE_VERSION(self) -> int:  # noqa: N802 - a constant of the module
+        """The oldest code, by its schema version, that works with the database afterwards."""
+        ...
+
+    def upgrade(self, op: Operations) -> None:
+        """Do it, in the transaction that is open."""
+        ...
 
 
 UNFINISHED = 0
@@ -43,7 +62,7 @@ UNFINISHED = 0
 
 @frozen(kw_only=True)
 class SchemaState:
-    """What was found by looking at a database, for `cormorant doctor`."""
+    """What was found by looking at a database. Version 0: nothing of ours is in it."""
 
     is_reachable: bool
     problem: str | None = None
@@ -52,28 +71,70 @@ class SchemaState:
     min_code_version: int = 0
     code_version: int = 0
     is_unfinished: bool = False
+    """Whether a copy into it was begun and not finished."""
     is_pre_release: bool = False
     """Whether it was made before the initial schema."""
-    pending: tuple[str, ...] = ()
+    steps: tuple[Migration, ...] = ()
     """The migrations that a start would run, oldest first."""
     server_time: datetime | None = None
     """The clock of a PostgreSQL server."""
 
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The steps by number and name."""
+        return tuple(f"{step.VERSION:04} {step.NAME}" for step in self.steps)
 
-def read_applied(connection: Connection) -> Applied:
-    """What was applied so far. Looks only."""
+
+def read_state(connection: Connection, migrations: Sequence[Migration]) -> SchemaState:
+    """What the database says about itself. Looks only."""
     if not inspect(connection).has_table(MIGRATIONS_TABLE.name):
-        return Applied()
+        return state_of((), migrations)
     columns = MIGRATIONS_TABLE.c
-    newest = select(func.max(columns.version), func.max(columns.min_code_version), func.min(columns.version))
-    version, min_code_version, oldest = connection.execute(newest).one()
-    first = connection.execute(select(columns.name).where(columns.version == 1)).scalar_one_or_none()
-    return Applied(
-        schema_version=version or 0,
-        min_code_version=min_code_version or 0,
-        is_unfinished=oldest == UNFINISHED,
-        first_name=first or "",
+    applied = connection.execute(select(columns.version, columns.name, columns.min_code_version)).all()
+    return state_of(applied, migrations)
+
+
+def state_of(applied: Sequence[Any], migrations: Sequence[Migration]) -> SchemaState:
+    """What follows from the rows of the migrations that were applied."""
+    names = {row.version: row.name for row in applied}
+    version = max(names, default=0)
+    first = next((step for step in migrations if step.VERSION == 1), None)
+    return SchemaState(
+        is_reachable=True,
+        schema_version=version,
+        min_code_version=max((row.min_code_version for row in applied), default=0),
+        code_version=max((step.VERSION for step in migrations), default=0),
+        is_unfinished=UNFINISHED in names,
+        # Before the initial schema the first step had another name.
+        is_pre_release=first is not None
+        and initial_tables(first) is not None
+        and names.get(1) not in {None, first.NAME},
+        steps=tuple(sorted((step for step in migrations if version < step.VERSION), key=lambda step: step.VERSION)),
     )
+
+
+def read_usable(connection: Connection, migrations: Sequence[Migration]) -> SchemaState:
+    """As `read_state`. Raises if the database is in a state that this code cannot work with. Newer alone is no harm."""
+    state = read_state(connection, migrations)
+    misfit = _misfit(state)
+    if misfit is not None:
+        raise misfit
+    return state
+
+
+def with_problem(state: SchemaState, *, server_time: datetime | None = None) -> SchemaState:
+    """What to tell about a database that was looked at."""
+    misfit = _misfit(state)
+    return evolve(state, problem=None if misfit is None else str(misfit), server_time=server_time)
+
+
+def _misfit(state: SchemaState) -> CormorantError | None:
+    if state.is_unfinished:
+        return DatabaseUnfinished()
+    if state.is_pre_release:
+        return DatabasePreRelease()
+    have, needs = state.code_version, state.min_code_version
+    return DatabaseNeedsNewerCode(needs=needs, have=have) if state.schema_version > have and needs > have else None
 
 
 def mark_unfinished(connection: Connection, *, now: datetime) -> None:
@@ -87,50 +148,44 @@ def mark_finished(connection: Connection) -> None:
     connection.execute(MIGRATIONS_TABLE.delete().where(MIGRATIONS_TABLE.c.version == UNFINISHED))
 
 
-def code_version(migrations: Sequence[Migration]) -> int:
-    """The schema version that this code was written for."""
-    return max((migration.VERSION for migration in migrations), default=0)
+def initial_tables(step: Migration) -> MetaData | None:
+    """The tables of the initial step; None: the step changes a database that exists."""
+    tables: MetaData | None = getattr(step, "TABLES", None)
+    return tables
 
 
-def check_compatible(applied: Applied, migrations: Sequence[Migration]) -> None:
-    """Raise if the database is in a state that this code cannot work with. Newer alone is no harm."""
-    if applied.is_unfinished:
-        raise DatabaseUnfinished
-    if is_pre_release(applied, migrations):
-        raise DatabasePreRelease
-    have = code_version(migrations)
-    if applied.schema_version > have and applied.min_code_version > have:
-        raise DatabaseNeedsNewerCode(needs=applied.min_code_version, have=have)
+def apply(connection: Connection, pending: Sequence[Migration], *, now: datetime) -> None:
+    """Run the steps in the open transaction. The caller has opened it, holds the lock and commits.
+
+    A new database gets all tables of the initial step as they are declared now. So the later steps are done there already.
+    """
+    MIGRATIONS_TABLE.create(connection, checkfirst=True)
+    tables = initial_tables(pending[0])
+    if tables is not None:
+        _run(pending[0], lambda: tables.create_all(connection, checkfirst=False))
+    else:
+        operations = _operations(connection)
+        for step in pending:
+            _run(step, partial(step.upgrade, operations))
+    rows = [
+        {"version": step.VERSION, "name": step.NAME, "min_code_version": step.MIN_CODE_VERSION, "applied_at": now}
+        for step in pending
+    ]
+    connection.execute(MIGRATIONS_TABLE.insert(), rows)
 
 
-def is_pre_release(applied: Applied, migrations: Sequence[Migration]) -> bool:
-    """Whether the database was made before the initial schema, when the first step had another name."""
-    first = next((step for step in migrations if step.VERSION == 1), None)
-    is_ours = first is not None and getattr(first, "TABLES", None) is not None
-    return is_ours and first is not None and applied.first_name not in {"", first.NAME}
+def _operations(connection: Connection) -> Operations:
+    # Loaded here because most starts have nothing to migrate, and Alembic takes longer to load than all else at a start.
+    from alembic.operations import Operations  # noqa: PLC0415 - see above
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 - see above
+
+    return Operations(MigrationContext.configure(connection))
 
 
-def pending_after(applied: Applied, migrations: Sequence[Migration]) -> list[Migration]:
-    """The migrations that are still to run, oldest first."""
-    newer = (step for step in migrations if applied.schema_version < step.VERSION)
-    return sorted(newer, key=lambda step: step.VERSION)
-
-
-def describe(applied: Applied, migrations: Sequence[Migration], *, server_time: datetime | None = None) -> SchemaState:
-    """What to tell about a database that was looked at."""
-    problem = None
+def _run(step: Migration, change: Callable[[], None]) -> None:
     try:
-        check_compatible(applied, migrations)
-    except (DatabaseNeedsNewerCode, DatabasePreRelease, DatabaseUnfinished) as cannot:
-        problem = str(cannot)
-    return SchemaState(
-        is_reachable=True,
-        problem=problem,
-        schema_version=applied.schema_version,
-        min_code_version=applied.min_code_version,
-        code_version=code_version(migrations),
-        is_unfinished=applied.is_unfinished,
-        is_pre_release=is_pre_release(applied, migrations),
-        pending=tuple(f"{step.VERSION:04} {step.NAME}" for step in pending_after(applied, migrations)),
-        server_time=server_time,
-    )
+        change()
+    except SQLAlchemyError as error:
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            raise
+        raise MigrationFailed(version=step.VERSION, name=step.NAME, why=str(error)) from error

@@ -6,22 +6,31 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine
+from attrs import evolve
+from sqlalchemy import URL, Connection, NullPool, StaticPool, create_engine
 from sqlalchemy.exc import DBAPIError
+from typing_extensions import override
 
 from cormorant.rules.errors import MigrationFailed, StorageMisconfigured
+from cormorant.rules.events import SchemaMigrated
 from storage.engine.calls import DatabaseAway
 from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
+from storage.engine.dialect import Dialect
+from storage.engine.file_locks import WriteTurn
 from storage.engine.options import StorageOptions
-from storage.engine.schema import Applied, SchemaState, check_compatible, describe, pending_after, read_applied
-from storage.engine.sqlite_driver import BUSY, GuardedSqliteConnection, code_of, note_destroyers, remedy_for
-from storage.engine.sqlite_session import SqliteSession
-from storage.engine.write_turns import FileWriteTurn, NoWriteTurn, WriteTurn
-from storage.migrations.runner import Migrated, Migration, apply
+from storage.engine.schema import Migration, SchemaState, read_state, state_of, with_problem
+from storage.engine.sqlite_session import (
+    BUSY,
+    GuardedSqliteConnection,
+    SqliteSession,
+    code_of,
+    note_destroyers,
+    remedy_for,
+)
 
 TURN_PATIENCE_S = 1.0
 """How long to wait for a fair turn; then SQLite's own lock is tried without."""
@@ -38,74 +47,53 @@ _WRONG = {
 }
 
 
-class Sqlite:
+class Sqlite(Dialect):
     """One SQLite file, or one database in memory that lives as long as this object."""
 
     driver_class: type[GuardedSqliteConnection] = GuardedSqliteConnection
-    writers = 1
-    hang_limit_s = None
 
     def __init__(self, url: URL, options: StorageOptions) -> None:
         if url.query or url.host:
             raise StorageMisconfigured("a SQLite URL names a file and nothing else: sqlite:///folder/file.db")
         in_memory = url.database in {None, "", ":memory:"}
-        self._path = None if in_memory else Path(str(url.database)).absolute()
-        self._options = options
-        self._was_ready = False
+        self._path = path = None if in_memory else Path(str(url.database)).absolute()
         # In memory there is one connection, kept; a file is opened anew by whoever needs it.
         pool = StaticPool if in_memory else NullPool
-        self._engine = create_engine("sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True)
+        super().__init__(
+            create_engine("sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True), options
+        )
         note_destroyers(self._engine)
+        self.group_max = options.group_max
+        # A second connection would see another database in memory.
+        self.has_reader = path is not None
+        self.locks_folder = None if path is None else path.with_name(f"{path.name}-workers")
 
-    @property
-    def group_max(self) -> int:
-        """How many calls share a transaction at most."""
-        return self._options.group_max
-
-    @property
-    def has_reader(self) -> bool:
-        """A second connection would see another database in memory."""
-        return self._path is not None
-
-    @property
-    def locks_folder(self) -> Path | None:
-        """A folder beside the file."""
-        return None if self._path is None else self._path.with_name(f"{self._path.name}-workers")
-
-    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> Migrated | None:
-        """Open or create the file and bring it to our schema."""
+    @override
+    def prepare(self, migrations: Sequence[Migration], now: Callable[[], datetime]) -> SchemaMigrated | None:
         self._check_path()
         if self._path is not None and not self._was_ready:
             with suppress(OSError):  # SQLite fails for the same reason, and names it
                 create_file(self._path, mode=self._options.file_mode)
-        with self._opened() as connection:
-            applied = read_applied(connection)
-            connection.rollback()
-            check_compatible(applied, migrations)
-            if self._path is not None:
-                self._set_journal(_driver_of(connection))
-            done = self._migrate(connection, migrations, now()) if pending_after(applied, migrations) else None
-        self._was_ready = True
-        return done
+        return super().prepare(migrations, now)
 
+    @override
     def probe(self) -> None:
-        """See whether a transaction could be had."""
         with self._opened() as connection:
             driver = _driver_of(connection)
             driver.execute(f"PRAGMA busy_timeout = {PROBE_BUSY_MS}")
             driver.execute("BEGIN IMMEDIATE")
             driver.rollback()
 
+    @override
     def open_session(self) -> SqliteSession:
-        """Open a connection for a worker."""
         try:
             connection = self._engine.connect()
         except DBAPIError as error:
             raise DatabaseAway(remedy_for(error)) from error
         return SqliteSession(connection, turn=self._turn(), options=self._options)
 
-    def open_listener(self, channel: str) -> SqliteListener | None:  # noqa: ARG002 - a file has no channels
-        """Notice what other processes write."""
+    @override
+    def open_listener(self, channel: str) -> SqliteListener | None:
         if self._path is None:
             return None
         try:
@@ -113,26 +101,27 @@ class Sqlite:
         except sqlite3.Error as error:
             raise DatabaseAway(remedy_for(error)) from error
 
+    @override
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:
-        """Look at the file, which is neither created nor changed."""
         path = self._path
         if path is None:
-            return describe(Applied(), migrations)
+            return state_of((), migrations)
         if not path.exists():
             return SchemaState(is_reachable=False, problem=f"{path} does not exist yet: the first start creates it")
-        engine = _engine_to_read(path)
         try:
-            with engine.connect() as connection:
-                return describe(read_applied(connection), migrations)
-        except DBAPIError as error:
+            with self.looking() as connection:
+                return with_problem(read_state(connection, migrations))
+        except (DatabaseAway, DBAPIError) as error:
             return SchemaState(is_reachable=False, problem=f"{path}: {remedy_for(error)}")
 
+    @override
     @contextmanager
     def looking(self) -> Iterator[Connection]:
-        """One view of the file, which is not changed."""
         path = self._path
         assert path is not None, "a database in memory has one connection"
-        engine = _engine_to_read(path)
+        engine = create_engine(
+            "sqlite://", creator=lambda: _open_read_only(path), poolclass=NullPool, hide_parameters=True
+        )
         try:
             connection = engine.connect()
         except DBAPIError as error:
@@ -143,15 +132,11 @@ class Sqlite:
             driver.execute("BEGIN")
             yield connection
 
+    @override
     @contextmanager
     def filling(self) -> Iterator[Connection]:
-        """One write transaction."""
         with self._opened() as connection, _locked(connection):
             yield connection
-
-    def dispose(self) -> None:
-        """Forget a database in memory."""
-        self._engine.dispose()
 
     def _connect(self) -> sqlite3.Connection:
         # Once it was there, a missing file is a disk that is gone: an empty one in its place would only hide that.
@@ -173,15 +158,15 @@ class Sqlite:
             undo.pop_all()
         return driver
 
-    def _turn(self) -> WriteTurn:
+    def _turn(self) -> WriteTurn | None:
         if self._path is None:
-            return NoWriteTurn()
+            return None
         try:
             patience_s = min(TURN_PATIENCE_S, self._options.busy_timeout_s)
-            return FileWriteTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
+            return WriteTurn(self._path, patience_s=patience_s, file_mode=self._options.file_mode)
         except OSError:
             # A lock file that belongs to somebody else: unfair is better than not at all.
-            return NoWriteTurn()
+            return None
 
     def _check_path(self) -> None:
         if self._path is None:
@@ -192,6 +177,7 @@ class Sqlite:
             why = f"the folder {self._path.parent} does not exist: create it, or name another"
             raise DatabaseAway(why) if self._was_ready else StorageMisconfigured(why)
 
+    @override
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
         try:
@@ -205,8 +191,12 @@ class Sqlite:
                 raise StorageMisconfigured(f"{self._path} {_WRONG[code]} ({error})") from error
             raise
 
-    def _set_journal(self, driver: sqlite3.Connection) -> None:
+    @override
+    def _set_up(self, connection: Connection) -> None:
         """Write-ahead, so that readers and the writer do not wait for each other."""
+        if self._path is None:
+            return
+        driver = _driver_of(connection)
         (pages,) = driver.execute("PRAGMA page_count").fetchone()
         if pages == 0:
             # Only before the first table; later it would take a VACUUM of everything.
@@ -227,30 +217,24 @@ class Sqlite:
                     raise
             time.sleep(JOURNAL_NAP_S)
 
-    def _migrate(self, connection: Connection, migrations: Sequence[Migration], now: datetime) -> Migrated | None:
-        with _locked(connection):
-            # Once more, under the lock: another process may have been faster.
-            applied = read_applied(connection)
-            check_compatible(applied, migrations)
-            pending = pending_after(applied, migrations)
-            if not pending:
-                return None
-            backup = self._back_up(connection, applied)
-            apply(connection, pending, now=now)
-            _check_foreign_keys(connection, pending[-1])
-        return Migrated(
-            from_version=applied.schema_version,
-            to_version=pending[-1].VERSION,
-            backup=None if backup is None else str(backup),
-        )
+    @override
+    def _migrating(self, connection: Connection) -> AbstractContextManager[None]:
+        return _locked(connection)
 
-    def _back_up(self, connection: Connection, applied: Applied) -> Path | None:
+    @override
+    def _upgrade(self, connection: Connection, state: SchemaState, now: datetime) -> SchemaMigrated:
+        backup = self._back_up(connection, state.schema_version)
+        done = super()._upgrade(connection, state, now)
+        _check_foreign_keys(connection, state.steps[-1])
+        return evolve(done, backup=backup)
+
+    def _back_up(self, connection: Connection, version: int) -> str | None:
         (tables,) = _driver_of(connection).execute("SELECT count(*) FROM sqlite_master").fetchone()
         if self._path is None or not tables:
             return None
         folder = self._options.backup_folder or self._path.parent
         try:
-            return back_up(self._path, folder, version=applied.schema_version, file_mode=self._options.file_mode)
+            return str(back_up(self._path, folder, version=version, file_mode=self._options.file_mode))
         except OSError as error:
             raise StorageMisconfigured(
                 f"no backup could be made in {folder}, so nothing was migrated: {error}"
@@ -283,10 +267,6 @@ def _driver_of(connection: Connection) -> sqlite3.Connection:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
-
-
-def _engine_to_read(path: Path) -> Engine:
-    return create_engine("sqlite://", creator=lambda: _open_read_only(path), poolclass=NullPool, hide_parameters=True)
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:

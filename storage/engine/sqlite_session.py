@@ -1,4 +1,4 @@
-"""Group commit on SQLite with a savepoint per call.
+"""Group commit on SQLite with a savepoint per call, and what its errors mean.
 
 Nobody is answered before COMMIT returned. A call that fails is undone alone, by its savepoint. Savepoints cost a fifth of
 the throughput, so a group is first run without; when one of it fails, all is undone and run again with a savepoint each.
@@ -12,19 +12,26 @@ import math
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Any
 
 import outcome
 from outcome import Outcome
-from sqlalchemy import Connection, RootTransaction
+from sqlalchemy import Connection, Engine, RootTransaction, event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
-from cormorant.rules.errors import CommitUnknown, StatementTooSlow, TransactionMisused
-from storage.engine.calls import Call, DatabaseAway
+from cormorant.rules.errors import (
+    CommitUnknown,
+    CormorantError,
+    StatementTooSlow,
+    StorageUnavailable,
+    TransactionMisused,
+)
+from storage.engine.calls import ENDED, WRITES_IN_READ, Call, ConnectionGuard, DatabaseAway, cause_of, told_of
+from storage.engine.file_locks import WriteTurn
 from storage.engine.options import StorageOptions
-from storage.engine.sqlite_driver import BUSY, ENDED, GuardedSqliteConnection, code_of, remedy_for, translate
-from storage.engine.write_turns import WriteTurn
 
 DESTROYED_MAX = 3
 """After so many destroyed transactions the rest of a group runs one by one: each could destroy another."""
@@ -37,16 +44,36 @@ COMMIT_NAP_S = 0.005
 Run = tuple[Call[Any], Outcome[Any]]
 
 
+class GuardedSqliteConnection(ConnectionGuard, sqlite3.Connection):
+    """A connection that storage functions are given."""
+
+    def note(self, error: BaseException) -> None:
+        """Remember an error of a statement if it has destroyed the transaction."""
+        if self.is_guarded and not self.in_transaction:
+            self.destroyer = self.destroyer or error
+
+
+def note_destroyers(engine: Engine) -> None:
+    """Remember errors that destroy a transaction. Of all events of SQLAlchemy, this one costs nothing per statement."""
+
+    @event.listens_for(engine, "handle_error")
+    def note(context: ExceptionContext) -> None:
+        driver = context.connection and context.connection.connection.driver_connection
+        if isinstance(driver, GuardedSqliteConnection):
+            driver.note(context.sqlalchemy_exception or context.original_exception)
+
+
 class SqliteSession:
     """One connection to SQLite."""
 
-    def __init__(self, connection: Connection, *, turn: WriteTurn, options: StorageOptions) -> None:
+    def __init__(self, connection: Connection, *, turn: WriteTurn | None, options: StorageOptions) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, GuardedSqliteConnection)
         self._connection = connection
         self._driver = driver
         self._cursor = driver.cursor()
-        self._turn = turn
+        self._file_turn = turn
+        self._turn: AbstractContextManager[None] = turn or nullcontext()
         self._limit_s = options.statement_timeout_s
         self._busy_s = options.busy_timeout_s
         self._end_at = math.inf
@@ -85,7 +112,8 @@ class SqliteSession:
             self._connection.rollback()
             self._driver.set_progress_handler(None, 0)
             self._connection.close()
-        self._turn.close()
+        if self._file_turn is not None:
+            self._file_turn.close()
 
     def _set_read_only(self, *, to: bool) -> None:
         if to != self._is_read_only:
@@ -173,18 +201,13 @@ class SqliteSession:
         return result
 
     def _run(self, call: Call[Any]) -> Outcome[Any]:
-        driver = self._driver
         self._end_at = time.monotonic() + self._limit_s
-        driver.destroyer = None
-        driver.is_guarded = True
-        # The one place where a caller's function runs: whatever it raises is the caller's, not the gateway's.
-        result = outcome.capture(call.work, self._connection)
-        driver.is_guarded = False
+        result = self._driver.run_guarded(call.work, self._connection)
         self._end_at = math.inf
         return result if isinstance(result, outcome.Value) else outcome.Error(self._told(call, result.error))
 
     def _told(self, call: Call[Any], error: BaseException) -> BaseException:
-        return translate(error, reads_only=call.reads_only, limit_s=self._limit_s)
+        return told_of(error, meaning_of(error, reads_only=call.reads_only, limit_s=self._limit_s))
 
     def _is_intact(self, transaction: RootTransaction) -> bool:
         return (
@@ -269,3 +292,41 @@ def _doubt(done: list[Run], why: str) -> None:
     for call, result in done:
         unknown = CommitUnknown(f"COMMIT did not say whether it happened ({why}): look before repeating")
         call.outcome = outcome.Error(unknown) if isinstance(result, outcome.Value) else result
+
+
+_PRIMARY = 0xFF  # the extended codes of SQLite keep the kind of error in their lowest byte
+
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "the disk or the database is full: make room",
+    sqlite3.SQLITE_IOERR: "the disk reported an error: look at the disk and the system's log",
+    sqlite3.SQLITE_BUSY: "another program keeps the database locked: close it",
+    sqlite3.SQLITE_LOCKED: "another program keeps the database locked: close it",
+    sqlite3.SQLITE_CANTOPEN: "the database file cannot be opened: look at the folder and its permissions",
+}
+
+
+def code_of(error: BaseException) -> int | None:
+    """SQLite's kind of error. None: it is not SQLite's."""
+    code = getattr(cause_of(error), "sqlite_errorcode", None)
+    return code & _PRIMARY if isinstance(code, int) else None
+
+
+def remedy_for(error: BaseException) -> str:
+    """What is wrong and what helps, in a sentence."""
+    known = _REMEDIES.get(code_of(error) or 0)
+    return f"{known} ({cause_of(error)})" if known else str(cause_of(error))
+
+
+def meaning_of(error: BaseException, *, reads_only: bool, limit_s: float) -> CormorantError | None:
+    """What an error of the driver means. None: nothing that is known."""
+    match code_of(error):
+        case sqlite3.SQLITE_INTERRUPT:
+            return StatementTooSlow(limit_s)
+        case sqlite3.SQLITE_READONLY if reads_only:
+            return TransactionMisused(WRITES_IN_READ)
+        case code if code in _REMEDIES:
+            return StorageUnavailable(remedy_for(error))
+        case _:
+            return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Column, Connection, TextClause, delete, select, text, tuple_
 from sqlalchemy.exc import DBAPIError
 
 from storage.database import Database
-from storage.engine.sqlite_driver import GuardedSqliteConnection
+from storage.engine.sqlite_session import GuardedSqliteConnection
 
 _NAME: Final = re.compile(r":(\w+)")
 
@@ -31,56 +32,51 @@ class FastStatement:
 
     def change(self, connection: Connection, values: Sequence[Any]) -> int:
         """Change rows and say how many."""
-        driver: object = connection.connection.dbapi_connection  # `driver_connection` is the same, the long way round
-        if isinstance(driver, sqlite3.Connection):
-            try:
-                return driver.execute(self._sql, values).rowcount
-            except sqlite3.Error as error:
-                raise self._told(connection, driver, error) from error
+        cursor = self._on_sqlite(connection, values)
+        if cursor is not None:
+            return cursor.rowcount
         changed: int = connection.execute(self._statement, self._named(values)).rowcount
         return changed
 
     def change_many(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Change rows, once for each of these."""
-        driver: object = connection.connection.dbapi_connection
-        if isinstance(driver, sqlite3.Connection):
-            try:
-                driver.executemany(self._sql, rows)
-            except sqlite3.Error as error:
-                raise self._told(connection, driver, error) from error
-        elif rows:
+        if rows and self._on_sqlite(connection, rows, many=True) is None:
             connection.execute(self._statement, [self._named(values) for values in rows])
 
     def first(self, connection: Connection, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """The first row, by position; None: there is none."""
-        if connection.dialect.name == "sqlite":
-            row: tuple[Any, ...] | None = self._on_sqlite(connection, values).fetchone()
+        cursor = self._on_sqlite(connection, values)
+        if cursor is not None:
+            row: tuple[Any, ...] | None = cursor.fetchone()
             return row
         found = connection.execute(self._statement, self._named(values)).first()
         return None if found is None else tuple(found)
 
     def rows(self, connection: Connection, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """All rows, by position."""
-        if connection.dialect.name == "sqlite":
-            return self._on_sqlite(connection, values).fetchall()
+        cursor = self._on_sqlite(connection, values)
+        if cursor is not None:
+            return cursor.fetchall()
         return [tuple(row) for row in connection.execute(self._statement, self._named(values))]
 
     def _named(self, values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self._names, values, strict=True))
 
-    def _on_sqlite(self, connection: Connection, values: Sequence[Any]) -> sqlite3.Cursor:
-        driver: object = connection.connection.dbapi_connection
-        assert isinstance(driver, sqlite3.Connection)
+    def _on_sqlite(self, connection: Connection, values: Sequence[Any], *, many: bool = False) -> sqlite3.Cursor | None:
+        """Run it on SQLite's own driver. None: it is another database."""
+        driver: object = connection.connection.dbapi_connection  # `driver_connection` is the same, the long way round
+        if not isinstance(driver, sqlite3.Connection):
+            return None
         try:
-            return driver.execute(self._sql, values)
+            return driver.executemany(self._sql, values) if many else driver.execute(self._sql, values)
         except sqlite3.Error as error:
             raise self._told(connection, driver, error) from error
 
     def _told(self, connection: Connection, driver: sqlite3.Connection, error: sqlite3.Error) -> Exception:
         """As SQLAlchemy would tell it, and noted as `note_destroyers` would."""
         told = DBAPIError.instance(self._sql, None, error, sqlite3.Error, dialect=connection.dialect)
-        if isinstance(driver, GuardedSqliteConnection) and driver.is_guarded and not driver.in_transaction:
-            driver.destroyer = driver.destroyer or told
+        if isinstance(driver, GuardedSqliteConnection):
+            driver.note(told)
         return told
 
 
@@ -99,6 +95,21 @@ async def in_pages(
     return total
 
 
+def prune(connection: Connection, time: Column[Any], *, before: datetime, limit: int) -> int:
+    """Delete the rows of a table that have an earlier time in a column, oldest first. Returns how many."""
+    key = time.table.primary_key.columns
+    oldest = select(*key).where(time < before).order_by(time).limit(limit)
+    pruned: int = connection.execute(delete(time.table).where(tuple_(*key).in_(oldest))).rowcount
+    return pruned
+
+
+def announce(connection: Connection, channel: str) -> None:
+    """Wake the other processes when this transaction commits. On SQLite they look at the file's version instead."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(_NOTIFY, {"channel": channel})
+
+
+_NOTIFY: Final = text("SELECT pg_notify(:channel, '')")
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 
 

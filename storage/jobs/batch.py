@@ -33,6 +33,8 @@ class Batch:
     owner: str
     done: Sequence[Claim] = ()
     endings: Sequence[JobEnd]
+    doubtful: Sequence[JobEnd] = ()
+    """Those of all endings that a COMMIT, of which nobody knows whether it happened, may have written."""
     kinds: Sequence[str]
     priorities: Sequence[int]
     room: int
@@ -68,27 +70,19 @@ def run_batch(connection: Connection, batch: Batch) -> BatchResult:
 def settle_all(connection: Connection, batch: Batch) -> tuple[set[Claim], list[Settled]]:
     """End what is done: nearly all of it in the usual way, the rest as each one has it."""
     completed = jobs.complete(connection, owner=batch.owner, done=batch.done, now=batch.now)
-    others = [done_ending(*each) for each in batch.done if each not in completed]
+    others = [
+        JobEnd(id=job_id, token=token, to=JobState.SUCCEEDED)
+        for job_id, token in batch.done
+        if (job_id, token) not in completed
+    ]
     settled = jobs.settle(connection, owner=batch.owner, endings=[*others, *batch.endings], now=batch.now)
     return completed, settled
 
 
-def done_ending(job_id: int, token: int) -> JobEnd:
-    """How a job ends that is done."""
-    return JobEnd(id=job_id, token=token, to=JobState.SUCCEEDED)
-
-
-def all_endings(batch: Batch) -> list[JobEnd]:
-    """The ends of all jobs that a batch settles."""
-    return [*(done_ending(*each) for each in batch.done), *batch.endings]
-
-
 @frozen(kw_only=True)
-class Reconciled:
+class Reconciled(BatchResult):
     """What the database and we agree on."""
 
-    completed: Collection[Claim]
-    settled: Sequence[Settled]
     lost: set[Claim]
     cancelled: set[Claim]
     """Those of the lost ones that somebody cancelled; the others were taken from us."""
@@ -97,13 +91,10 @@ class Reconciled:
     """Those that jobs wait with. Some may be of an older configuration."""
 
 
-def reconcile(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], known: set[Claim]) -> Reconciled:
-    """Settle what has ended, find what was settled before, and release what was claimed unseen.
-
-    `doubtful` are endings that a COMMIT, of which nobody knows whether it happened, may have written.
-    """
+def reconcile(connection: Connection, batch: Batch, *, known: set[Claim]) -> Reconciled:
+    """Settle what has ended, find what was settled before, and release what was claimed unseen."""
     completed, settled = settle_all(connection, batch)
-    settled += jobs.settled_before(connection, doubtful)
+    settled += jobs.settled_before(connection, batch.doubtful)
     lost = known - jobs.release_unknown(connection, owner=batch.owner, known=known, now=batch.now)
     return Reconciled(
         completed=completed,
@@ -115,7 +106,7 @@ def reconcile(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd
     )
 
 
-def leave(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], is_orderly: bool) -> BatchResult:
+def leave(connection: Connection, batch: Batch, *, is_orderly: bool) -> BatchResult:
     """End a run. In disorder, what ran has used up an attempt: it may be the reason."""
     # First, because it waits for a claim of ours whose COMMIT is in doubt and still under way. What that has claimed would
     # not be seen before, and would belong to nobody after.
@@ -126,8 +117,8 @@ def leave(connection: Connection, batch: Batch, *, doubtful: Sequence[JobEnd], i
         jobs.release_all(connection, owner=batch.owner, now=batch.now)
     else:
         jobs.reclaim(connection, owner=batch.owner, limit=LEAVE_MOST, now=batch.now)
-    before = jobs.settled_before(connection, doubtful)
-    return BatchResult(completed=completed, settled=[*settled, *before])
+    settled += jobs.settled_before(connection, batch.doubtful)
+    return BatchResult(completed=completed, settled=settled)
 
 
 PRUNED: Final = "finished jobs are pruned after a while"

@@ -13,8 +13,10 @@ from sqlalchemy.exc import IntegrityError
 
 from cormorant.rules.errors import IllegalChange, KeyTaken, LeaseLost
 from cormorant.rules.jobs.states import JobState
-from storage.engine.columns import check_text, from_micros, to_micros
+from storage.engine.columns import from_micros, maybe_from_micros, to_micros
+from storage.engine.statements import announce
 from storage.jobs import sql
+from storage.tables import JOBS, RowCodec
 
 Claim = tuple[int, int]
 """A job's id and the token under which it was claimed: the id alone does not say which of its runs is meant."""
@@ -98,6 +100,10 @@ class Reclaimed:
     correlation_id: str | None
 
 
+_NEW_JOB = RowCodec(JOBS, NewJob)
+_RECLAIMED = RowCodec(JOBS, Reclaimed)
+
+
 def enqueue(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
     """Take a job in; one with a live key joins the one that has it.
 
@@ -105,33 +111,17 @@ def enqueue(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
     """
     row = connection.execute(
         sql.ENQUEUE_KEYED if job.dedupe_key is not None else sql.ENQUEUE,
-        {
-            "uid": job.uid,
-            "kind": check_text(job.kind),
-            "priority": job.priority,
-            "run_at": to_micros(job.run_at),
-            "max_attempts": job.max_attempts,
-            "now": to_micros(now),
-            "dedupe_key": job.dedupe_key and check_text(job.dedupe_key),
-            "payload": job.payload,
-            "correlation_id": job.correlation_id and check_text(job.correlation_id),
-        },
+        _NEW_JOB.to_row(job, now=to_micros(now)),
     ).one()
     if job.run_at <= now:
-        announce(connection)
+        announce(connection, sql.CHANNEL)
     return Enqueued(id=row.id, state=JobState(row.state), joined=row.uid != job.uid)
 
 
 def make_due_now(connection: Connection, kind: str, dedupe_key: str, *, now: datetime) -> None:
     """Let the job of a key run now that waits for a later time."""
     if connection.execute(sql.HURRY, {"kind": kind, "key": dedupe_key, "now": to_micros(now)}).rowcount:
-        announce(connection)
-
-
-def announce(connection: Connection) -> None:
-    """Wake the other processes when this transaction commits. On SQLite they look at the file's version instead."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(sql.NOTIFY)
+        announce(connection, sql.CHANNEL)
 
 
 def enqueue_again(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
@@ -234,7 +224,7 @@ def settle(connection: Connection, *, owner: str, endings: Iterable[JobEnd], now
     else:
         settled = connection.execute(sql.SETTLE_SQLITE, words | {"rows": json.dumps(rows)})
     if any(to == JobState.PENDING and run_at <= words["now"] for _, _, to, _, run_at, _ in rows):
-        announce(connection)  # released: another process may claim it at once
+        announce(connection, sql.CHANNEL)  # released: another process may claim it at once
     return [_settled(row) for row in settled]
 
 
@@ -242,7 +232,7 @@ def release_all(connection: Connection, *, owner: str, now: datetime) -> int:
     """Release all jobs of an owner that stops in good order. No attempt is counted."""
     released: int = connection.execute(sql.RELEASE_ALL, {"owner": owner, "now": to_micros(now)}).rowcount
     if released:
-        announce(connection)
+        announce(connection, sql.CHANNEL)
     return released
 
 
@@ -250,17 +240,8 @@ def reclaim(connection: Connection, *, owner: str, limit: int, now: datetime) ->
     """Take jobs from a dead owner, oldest first. Each has used up an attempt; with the last one it has failed."""
     rows = connection.execute(sql.RECLAIM, {"owner": owner, "limit": limit, "now": to_micros(now)}).all()
     if rows:
-        announce(connection)
-    return [
-        Reclaimed(
-            id=row.id,
-            kind=row.kind,
-            state=JobState(row.state),
-            attempts=row.attempts,
-            correlation_id=row.correlation_id,
-        )
-        for row in sorted(rows, key=lambda row: row.id)
-    ]
+        announce(connection, sql.CHANNEL)
+    return [_RECLAIMED.from_row(row) for row in sorted(rows, key=lambda row: row.id)]
 
 
 def cancel(connection: Connection, job_id: int, *, now: datetime) -> int:
@@ -271,7 +252,7 @@ def cancel(connection: Connection, job_id: int, *, now: datetime) -> int:
     token: int | None = connection.execute(sql.CANCEL, {"id": job_id, "now": to_micros(now)}).scalar()
     if token is None:
         raise IllegalChange(verb="cancel", state=_state_of(connection, job_id))
-    announce(connection)  # its owner is to stop the handler
+    announce(connection, sql.CHANNEL)  # its owner is to stop the handler
     return token
 
 
@@ -284,7 +265,7 @@ def revive(connection: Connection, job_id: int, *, now: datetime) -> None:
         raise KeyTaken(job_id) from taken
     if not changed:
         raise IllegalChange(verb="revive", state=_state_of(connection, job_id))
-    announce(connection)
+    announce(connection, sql.CHANNEL)
 
 
 def discard(connection: Connection, job_id: int) -> None:
@@ -341,8 +322,7 @@ def check_ours(connection: Connection, job_id: int, *, owner: str, token: int) -
 def next_due(connection: Connection, *, priorities: Sequence[int], now: datetime) -> datetime | None:
     """When the next job will be due that is not due yet."""
     words = _numbered(priorities) | {"now": to_micros(now)}
-    time: int | None = connection.execute(sql.next_due(len(priorities)), words).scalar()
-    return None if time is None else from_micros(time)
+    return maybe_from_micros(connection.execute(sql.next_due(len(priorities)), words).scalar())
 
 
 def priorities_in_use(connection: Connection) -> list[int]:

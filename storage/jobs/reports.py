@@ -18,6 +18,7 @@ from storage.engine.columns import from_micros, maybe_from_micros, to_micros
 from storage.engine.statements import FastStatement
 from storage.jobs import workers
 from storage.jobs.workers import WorkerRow
+from storage.tables import JOBS, RowCodec
 
 
 @frozen(kw_only=True)
@@ -124,18 +125,13 @@ def pauses(connection: Connection) -> Pauses:
 
 
 def _view(row: Sequence[Any]) -> JobView:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    errors, rerun_payload = values["last_errors"], values.pop("rerun_payload")
-    return JobView(
-        **values
-        | {name: maybe_from_micros(values[name]) for name in _TIMES}
-        | {
-            "state": JobState(values["state"]),
-            "held": bool(values["held"]),
-            "payload": json.loads(values["payload"]),
-            "runs_again": rerun_payload is not None,
-            "last_errors": tuple(json.loads(errors)) if errors else (),
-        }
+    *_, payload, rerun_payload, errors, heartbeat_at = row
+    return _JOB.from_row(
+        row,
+        payload=json.loads(payload),
+        runs_again=rerun_payload is not None,
+        last_errors=tuple(json.loads(errors)) if errors else (),
+        heartbeat_at=maybe_from_micros(heartbeat_at),
     )
 
 
@@ -177,11 +173,11 @@ class JobSurroundings:
 
 @frozen(kw_only=True)
 class JobPage:
-    """Some jobs, the newest first. `kind_meant` when there was no job of the kind that was asked for."""
+    """Some jobs. `kind_meant` when there was no job of the kind that was asked for."""
 
     scene: JobSurroundings
     jobs: Sequence[JobView]
-    has_more: bool
+    has_more: bool = False
     kind_meant: str | None = None
 
 
@@ -195,14 +191,6 @@ class JobStats:
     running: dict[str, int]
     """By owner."""
     stuck: int
-
-
-@frozen(kw_only=True)
-class StuckJobs:
-    """Running jobs whose owner is silent."""
-
-    scene: JobSurroundings
-    jobs: Sequence[JobView]
 
 
 def read_surroundings(connection: Connection, *, now: datetime, silence_s: float) -> JobSurroundings:
@@ -263,21 +251,15 @@ def read_stats(connection: Connection, *, now: datetime, silence_s: float) -> Jo
     )
 
 
-def read_stuck(connection: Connection, *, now: datetime, silence_s: float, silent_s: float) -> StuckJobs:
+def read_stuck(connection: Connection, *, now: datetime, silence_s: float, silent_s: float) -> JobPage:
     """Running jobs whose owner has not been heard of for `silent_s`."""
     silent = owned_by_the_silent(connection, beat_before=now - timedelta(seconds=silent_s), limit=STUCK_MOST)
-    return StuckJobs(scene=read_surroundings(connection, now=now, silence_s=silence_s), jobs=silent)
+    return JobPage(scene=read_surroundings(connection, now=now, silence_s=silence_s), jobs=silent)
 
 
-_COLUMNS = (
-    "id", "uid", "kind", "state", "priority", "held", "attempts", "max_attempts", "reclaims", "run_at", "enqueued_at",
-    "claimed_at", "finished_at", "owner", "heartbeat_at", "dedupe_key", "correlation_id", "payload", "rerun_payload",
-    "last_errors",
-)  # fmt: skip
-_TIMES = ("run_at", "enqueued_at", "claimed_at", "finished_at", "heartbeat_at")
-_COLUMN_OF = {"heartbeat_at": "w.beat_at", "owner": "j.claimed_by"}
-_SHOWN = ", ".join(_COLUMN_OF.get(name, f"j.{name}") for name in _COLUMNS)
-_SELECT = f"SELECT {_SHOWN} FROM jobs j LEFT JOIN workers w ON w.id = j.claimed_by"
+_JOB = RowCodec(JOBS, JobView, columns_of={"owner": "claimed_by"}, also=("payload", "rerun_payload", "last_errors"))
+_SHOWN = ", ".join(f"j.{name}" for name in _JOB.columns.split(", "))
+_SELECT = f"SELECT {_SHOWN}, w.beat_at FROM jobs j LEFT JOIN workers w ON w.id = j.claimed_by"
 _FILTERS = {"state": "j.state = :state", "kind": "j.kind = :kind", "before": "j.id < :before"}
 _SHOW = FastStatement(f"{_SELECT} WHERE j.id = :id")
 _STUCK = FastStatement(f"""

@@ -29,7 +29,6 @@ HURRY = text("""
     UPDATE jobs SET run_at = :now
     WHERE kind = :kind AND dedupe_key = :key AND state IN ('pending', 'retryable') AND run_at > :now
 """)
-NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
 # Seldom asked for, and only of what was enqueued a moment ago: an index would cost every claim and every ending.
 FIND = text("""
     SELECT id, state FROM jobs WHERE id > (SELECT COALESCE(max(id), 0) FROM jobs) - 1000000 AND uid = :uid AND id <> :but

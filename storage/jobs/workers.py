@@ -11,10 +11,10 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import Sighting
-from storage.engine.columns import check_text, from_micros, to_micros
+from storage.engine.columns import check_text, to_micros
 from storage.jobs import jobs
 from storage.jobs.jobs import Reclaimed
-from storage.tables import CLAIMED
+from storage.tables import CLAIMED, WORKERS, RowCodec
 
 SWEEPER: Final = "sweeper"
 """The lease of the process that observes the others."""
@@ -62,15 +62,7 @@ def retire(connection: Connection, worker_id: str) -> None:
 def all_workers(connection: Connection) -> list[WorkerRow]:
     """All known processes; dead ones as long as something of theirs is claimed."""
     return [
-        WorkerRow(
-            id=row.id,
-            beat=row.beat,
-            beat_at=from_micros(row.beat_at),
-            dead_at=None if row.dead_at is None else from_micros(row.dead_at),
-            kinds=tuple(json.loads(row.kinds)),
-            version=row.version,
-            sighting=Sighting(beat=row.seen_beat, unchanged_s=row.unchanged_s),
-        )
+        _WORKER.from_row(row, sighting=Sighting(beat=row.seen_beat, unchanged_s=row.unchanged_s))
         for row in connection.execute(_ALL)
     ]
 
@@ -158,7 +150,8 @@ def free_claims(connection: Connection, worker_id: str, *, limit: int) -> bool:
 _REGISTER = text("INSERT INTO workers (id, beat, beat_at, kinds, version) VALUES (:id, 0, :now, :kinds, :version)")
 _BEAT = text("UPDATE workers SET beat = beat + 1, beat_at = :now WHERE id = :id AND dead_at IS NULL RETURNING beat")
 _RETIRE = text("DELETE FROM workers WHERE id = :id")
-_ALL = text("SELECT * FROM workers ORDER BY id")
+_WORKER = RowCodec(WORKERS, WorkerRow, also=("seen_beat", "unchanged_s"))
+_ALL = text(f"SELECT {_WORKER.columns} FROM workers ORDER BY id")
 _MAKE_LEASE = text("""
     INSERT INTO leases (name, claimed_by) VALUES (:name, :worker) ON CONFLICT (name) DO NOTHING
 """)

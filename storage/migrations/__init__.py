@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from storage.engine.schema import Migration
 from storage.migrations import v0001_initial
-from storage.migrations.runner import Migration
 
 MIGRATIONS: Final[Sequence[Migration]] = (v0001_initial,)
 SCHEMA_VERSION: Final = MIGRATIONS[-1].VERSION

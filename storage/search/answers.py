@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import attrs
 from attrs import field, frozen
 from sqlalchemy import Connection, bindparam, text
 
 from cormorant.rules.search.requests import Result
-from storage.engine.columns import from_micros, to_micros
+from storage.engine.columns import changed_fields, known_fields, to_micros
+from storage.tables import SEARCH_LEDGER, RowCodec, excluded
 
 
 def find_cached(
@@ -47,12 +47,6 @@ def drop_cached(connection: Connection, source_id: int, key: str) -> None:
     connection.execute(_DROP_CACHED, {"source_id": source_id, "key": key})
 
 
-def prune_cached(connection: Connection, *, now: datetime, limit: int) -> int:
-    """Forget answers that are no longer fresh."""
-    pruned: int = connection.execute(_PRUNE_CACHED, {"now": to_micros(now), "limit": limit}).rowcount
-    return pruned
-
-
 def dump_results(results: Sequence[Result]) -> str:
     """Finds as text."""
     return json.dumps([_plain(result) for result in results])
@@ -64,13 +58,7 @@ def load_results(written: str) -> list[Result]:
 
 
 def _plain(result: Result) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for each in attrs.fields(Result):
-        value = getattr(result, each.name)
-        if each.name in _USUAL and value == _USUAL[each.name]:
-            continue
-        plain[each.name] = _value(value)
-    return plain
+    return {name: _value(value) for name, value in changed_fields(result).items()}
 
 
 def _value(value: Any) -> Any:
@@ -82,7 +70,7 @@ def _value(value: Any) -> Any:
 
 
 def _result(plain: dict[str, Any]) -> Result:
-    values = {name: value for name, value in plain.items() if name in _NAMES}
+    values = known_fields(Result, plain)
     if values.get("published") is not None:
         values["published"] = datetime.fromisoformat(values["published"])
     values["categories"] = tuple(values.get("categories", ()))
@@ -104,13 +92,7 @@ class SourceAnswer:
 def read_answers(connection: Connection, job_id: int) -> dict[str, SourceAnswer]:
     """What is known of a durable search, by source."""
     return {
-        row.source: SourceAnswer(
-            source=row.source,
-            status=row.status,
-            answered_at=from_micros(row.answered_at),
-            results=load_results(row.results),
-            error=row.error,
-        )
+        row.source: _ANSWER.from_row(row, results=load_results(row.results))
         for row in connection.execute(_READ_ANSWERS, {"job_id": job_id})
     }
 
@@ -118,17 +100,7 @@ def read_answers(connection: Connection, job_id: int) -> dict[str, SourceAnswer]
 def record_answers(connection: Connection, job_id: int, entries: Sequence[SourceAnswer]) -> None:
     """Take down answers."""
     for entry in entries:
-        connection.execute(
-            _RECORD_ANSWERS,
-            {
-                "job_id": job_id,
-                "source": entry.source,
-                "status": entry.status,
-                "answered_at": to_micros(entry.answered_at),
-                "results": dump_results(entry.results),
-                "error": entry.error,
-            },
-        )
+        connection.execute(_RECORD_ANSWERS, _ANSWER.to_row(entry, results=dump_results(entry.results), job_id=job_id))
 
 
 def drop_answers(connection: Connection, job_id: int) -> None:
@@ -153,20 +125,11 @@ _PUT_CACHED = text("""
                                                results = excluded.results
 """)
 _DROP_CACHED = text("DELETE FROM search_cache WHERE source_id = :source_id AND key = :key")
-_PRUNE_CACHED = text("""
-    DELETE FROM search_cache WHERE (source_id, key) IN (
-        SELECT source_id, key FROM search_cache WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit)
-""")
-_NAMES = frozenset(each.name for each in attrs.fields(Result))
-_USUAL = {each.name: each.default for each in attrs.fields(Result) if each.default is not attrs.NOTHING}
-_READ_ANSWERS = text(
-    "SELECT source, status, answered_at, results, error FROM search_ledger WHERE job_id = :job_id ORDER BY source"
-)
-_RECORD_ANSWERS = text("""
-    INSERT INTO search_ledger (job_id, source, status, answered_at, results, error)
-    VALUES (:job_id, :source, :status, :answered_at, :results, :error)
-    ON CONFLICT (job_id, source) DO UPDATE SET status = excluded.status, answered_at = excluded.answered_at,
-        results = excluded.results, error = excluded.error
+_ANSWER = RowCodec(SEARCH_LEDGER, SourceAnswer, also=("results",))
+_READ_ANSWERS = text(f"SELECT {_ANSWER.columns} FROM search_ledger WHERE job_id = :job_id ORDER BY source")
+_RECORD_ANSWERS = text(f"""
+    {_ANSWER.insert("job_id")}
+    ON CONFLICT (job_id, source) DO UPDATE SET {excluded(("status", "answered_at", "results", "error"))}
 """)
 _DROP_ANSWERS = text("DELETE FROM search_ledger WHERE job_id = :job_id")
 _PRUNE_ANSWERS = text("""

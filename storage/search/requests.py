@@ -15,6 +15,7 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.requests import Result
 from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
+from storage.engine.statements import announce
 from storage.search import answers, history, source_states, sources
 from storage.search.history import HistoryEntry
 from storage.search.source_states import KnownState, ReservationRequest
@@ -132,6 +133,6 @@ def record_caps(
 ) -> None:
     """Record the end of a request for caps, and the caps if the source stated them."""
     source_states.finish(connection, record.id, permit, end, configured=record.limits, now=now)
-    source_states.announce(connection)
+    announce(connection, source_states.CHANNEL)
     if caps is not None:
         sources.set_caps(connection, record.id, caps, now=now)

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, time, tzinfo
+from datetime import time
 from typing import Any
 
-import attrs
-
 from cormorant.rules.search.breaker import Breaker, BreakerState, Cooldown, Probe
-from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
+from cormorant.rules.search.limits import LearnedLimits, SourceLimits
 from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState
 from cormorant.rules.units import zone_of
-from storage.engine.columns import from_micros, kept_text, maybe_from_micros, to_micros
+from storage.engine.columns import (
+    changed_fields,
+    from_micros,
+    kept_text,
+    known_fields,
+    maybe_from_micros,
+    maybe_to_micros,
+    to_micros,
+)
+from storage.tables import SOURCE_STATE
 
 BECAUSE_LENGTH_MAX = 1_000
-
-OF_A_LANE = ("last_seq", "last_at", "last_end_at", "tokens", "tokens_at", "in_flight")
-COLUMNS = (
-    "is_enabled",
-    "is_paused",
-    "paused_until",
-    "stopped_because",
-    "cooldown_until",
-    "cooldown_level",
-    "breaker_state",
-    "breaker_failures",
-    "breaker_open_until",
-    "breaker_probes",
-    "generation",
-    "failure_streak",
-    "last_success_at",
-    "last_failure_at",
-    *(f"{lane}_{name}" for lane in Lane for name in OF_A_LANE),
-)
+COLUMNS = tuple(each.name for each in SOURCE_STATE.c if each.name not in {"source_id", "learned", "version"})
+"""Read and written by place, in the order of the table. Each request does both, and the codec knows no nested classes."""
+QUERY_COLUMNS = tuple(name for name in COLUMNS if name.startswith("query_"))
 
 
 def from_row(values: tuple[Any, ...]) -> tuple[SourceState, LearnedLimits, int]:
@@ -92,29 +83,29 @@ def health_values(state: SourceState) -> tuple[Any, ...]:
     return (
         state.is_enabled,
         state.is_paused,
-        micros(state.paused_until),
+        maybe_to_micros(state.paused_until),
         None if because is None else kept_text(because, BECAUSE_LENGTH_MAX),
-        micros(state.cooldown.until),
+        maybe_to_micros(state.cooldown.until),
         state.cooldown.level,
         breaker.state.value,
         breaker.failures,
-        micros(breaker.open_until),
+        maybe_to_micros(breaker.open_until),
         json.dumps([(probe.key, to_micros(probe.expires_at)) for probe in breaker.probes]),
         breaker.generation,
         state.failure_streak,
-        micros(state.last_success_at),
-        micros(state.last_failure_at),
+        maybe_to_micros(state.last_success_at),
+        maybe_to_micros(state.last_failure_at),
     )
 
 
 def lane_values(own: LaneState) -> tuple[Any, ...]:
-    """One lane as the row has it, in the order of `OF_A_LANE`."""
+    """One lane as the row has it, in the order of `QUERY_COLUMNS`."""
     return (
         own.last_seq,
-        micros(own.last_at),
-        micros(own.last_end_at),
+        maybe_to_micros(own.last_at),
+        maybe_to_micros(own.last_end_at),
         own.tokens,
-        micros(own.tokens_at),
+        maybe_to_micros(own.tokens_at),
         _leases(own),
     )
 
@@ -125,22 +116,13 @@ def _leases(lane: LaneState) -> str:
     return "[" + ", ".join(f"[{lease.seq}, {to_micros(lease.expires_at)}]" for lease in lane.in_flight) + "]"
 
 
-def micros(moment: datetime | None) -> int | None:
-    """A time that may be missing."""
-    return None if moment is None else to_micros(moment)
-
-
 def dump_learned(learned: LearnedLimits) -> str:
     """What a source said of its limits, as the row has it."""
-    return json.dumps({name: value for name, value in attrs.asdict(learned).items() if value is not None})
+    return json.dumps(changed_fields(learned))
 
 
 def _load_learned(written: str) -> LearnedLimits:
-    names = {each.name for each in attrs.fields(LearnedLimits)}
-    return LearnedLimits(**{name: value for name, value in json.loads(written).items() if name in names})
-
-
-_USUAL = SourceLimits()
+    return LearnedLimits(**known_fields(LearnedLimits, json.loads(written)))
 
 
 def dump_limits(limits: SourceLimits) -> str:
@@ -149,12 +131,7 @@ def dump_limits(limits: SourceLimits) -> str:
     >>> dump_limits(SourceLimits(per_day=300, reset=time(4, 30), reset_zone=zone_of("Europe/Berlin")))
     '{"per_day": 300, "reset": "04:30:00", "reset_zone": "Europe/Berlin"}'
     """
-    written: dict[str, Any] = {}
-    for each in attrs.fields(SourceLimits):
-        value = getattr(limits, each.name)
-        if value != getattr(_USUAL, each.name):
-            written[each.name] = str(value) if isinstance(value, time | tzinfo) else value
-    return json.dumps(written)
+    return json.dumps(changed_fields(limits), default=str)
 
 
 def load_limits(written: str) -> SourceLimits:
@@ -163,8 +140,7 @@ def load_limits(written: str) -> SourceLimits:
     >>> load_limits('{"per_day": 300, "reset": "04:30:00", "unheard_of": 1}').reset
     datetime.time(4, 30)
     """
-    known = {each.name for each in attrs.fields(SourceLimits)}
-    values = {name: value for name, value in json.loads(written).items() if name in known}
+    values = known_fields(SourceLimits, json.loads(written))
     if values.get("reset") is not None:
         values["reset"] = time.fromisoformat(values["reset"])
     if values.get("reset_zone") is not None:

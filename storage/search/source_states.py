@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import TypeVar
 
 from attrs import asdict, evolve, field, frozen
 from sqlalchemy import Connection, bindparam, text
@@ -18,18 +19,20 @@ from cormorant.rules.search.reasons import NextRequest
 from cormorant.rules.search.reservations import RequestEnd, RequestPermit, Reserved, SourceClosedNow, after
 from cormorant.rules.search.reservations import reserve as decide
 from cormorant.rules.search.source_state import SourceState
-from storage.engine.columns import from_micros, to_micros
-from storage.engine.statements import FastStatement
+from storage.engine.columns import from_micros, maybe_to_micros, to_micros
+from storage.engine.statements import FastStatement, announce
 from storage.search.source_rows import (
     COLUMNS,
-    OF_A_LANE,
+    QUERY_COLUMNS,
     dump_learned,
     from_row,
     health_values,
     is_same_health,
     lane_values,
-    micros,
 )
+
+Following = SourceState | Reserved | SourceClosedNow
+A = TypeVar("A", bound=Following)
 
 
 @frozen(kw_only=True)
@@ -70,7 +73,12 @@ def reserve(
     hint: KnownState | None = None,
 ) -> tuple[Reserved | SourceClosedNow, KnownState]:
     """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
-    known, answer = _decide_by(hint, connection, source_id, wanted, configured=configured, now=now)
+
+    def choose(known: KnownState) -> Reserved | SourceClosedNow:
+        edges = known.edges[wanted.lane]
+        return decide(known.state, known.limits, wanted, now=now, edges=edges, lease_s=wanted.lease_s)
+
+    known, answer = _change_by(hint, connection, source_id, choose, configured)
     if isinstance(answer, SourceClosedNow):
         return answer, known
     times = (to_micros(answer.at), to_micros(answer.expires_at))
@@ -78,31 +86,30 @@ def reserve(
     return answer, _changed(connection, source_id, known, answer.state, configured)
 
 
-def _decide_by(
+def _change_by(
     hint: KnownState | None,
     connection: Connection,
     source_id: int,
-    wanted: ReservationRequest,
-    *,
+    choose: Callable[[KnownState], A],
     configured: SourceLimits,
-    now: datetime,
-) -> tuple[KnownState, Reserved | SourceClosedNow]:
+) -> tuple[KnownState, A]:
     """Decide by what is known already, and only if that is out of date, or says no, by what the database has."""
     if hint is not None and _is_usable(hint, configured):
-        answer = _decide(hint, wanted, now)
+        answer = choose(hint)
         # A hint that is out of date opens nothing: what it would spend is not written.
-        if isinstance(answer, Reserved) and _write(connection, source_id, hint, answer.state):
+        if _write_answer(connection, source_id, hint, answer):
             return hint, answer
     known = _read(connection, source_id, configured, lock=True)
-    answer = _decide(known, wanted, now)
-    if isinstance(answer, Reserved):
-        _write(connection, source_id, known, answer.state)
+    answer = choose(known)
+    _write_answer(connection, source_id, known, answer)
     return known, answer
 
 
-def _decide(known: KnownState, wanted: ReservationRequest, now: datetime) -> Reserved | SourceClosedNow:
-    edges = known.edges[wanted.lane]
-    return decide(known.state, known.limits, wanted, now=now, edges=edges, lease_s=wanted.lease_s)
+def _write_answer(connection: Connection, source_id: int, known: KnownState, answer: Following) -> bool:
+    """Write the state that follows. False: none follows, or the row has another version by now."""
+    if isinstance(answer, SourceClosedNow):
+        return False
+    return _write(connection, source_id, known, answer.state if isinstance(answer, Reserved) else answer)
 
 
 def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its source
@@ -116,7 +123,9 @@ def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its sou
     hint: KnownState | None = None,
 ) -> KnownState:
     """Record how a request ended."""
-    known, state = _end_by(hint, connection, source_id, lambda state: after(state, permit, end, now=now), configured)
+    known, state = _change_by(
+        hint, connection, source_id, lambda known: after(known.state, permit, end, now=now), configured
+    )
     learned = known.learned if end.learned is None else _added(known.learned, end.learned)
     if learned != known.learned:
         # In the same transaction and under the lock that the write above has taken, so under the same version.
@@ -128,24 +137,6 @@ def finish(  # noqa: PLR0913 - what has ended, how, and what is known of its sou
 def _added(known: LearnedLimits, said: LearnedLimits) -> LearnedLimits:
     """What is known after a source has said something: what it did not mention this time still holds."""
     return evolve(known, **{name: value for name, value in asdict(said).items() if value is not None})
-
-
-def _end_by(
-    hint: KnownState | None,
-    connection: Connection,
-    source_id: int,
-    rule: Callable[[SourceState], SourceState],
-    configured: SourceLimits,
-) -> tuple[KnownState, SourceState]:
-    """Write what follows from what is known already, or, if that is out of date, from what the database has."""
-    if hint is not None and _is_usable(hint, configured):
-        state = rule(hint.state)
-        if _write(connection, source_id, hint, state):
-            return hint, state
-    known = _read(connection, source_id, configured, lock=True)
-    state = rule(known.state)
-    _write(connection, source_id, known, state)
-    return known, state
 
 
 def is_in_flight(connection: Connection, source_id: int, permit: RequestPermit) -> bool:
@@ -162,17 +153,9 @@ def change(
     configured: SourceLimits,
 ) -> KnownState:
     """Change the state by hand: pause, resume, reset."""
-    known = _read(connection, source_id, configured, lock=True)
-    state = rule(known.state)
-    _write(connection, source_id, known, state)
-    announce(connection)
+    known, state = _change_by(None, connection, source_id, lambda known: rule(known.state), configured)
+    announce(connection, CHANNEL)
     return _changed(connection, source_id, known, state, configured)
-
-
-def announce(connection: Connection) -> None:
-    """Tell the other processes when this transaction commits that something about sources was changed by hand."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_NOTIFY)
 
 
 def prune_requests(connection: Connection, *, before: datetime, limit: int) -> int:
@@ -194,14 +177,8 @@ def _changed(
     connection: Connection, source_id: int, before: KnownState, state: SourceState, configured: SourceLimits
 ) -> KnownState:
     """What is known once `state` was written over what was known before."""
-    return KnownState(
-        state=state,
-        learned=before.learned,
-        limits=before.limits,
-        edges=_edges_of(connection, source_id, state, before.limits),
-        version=before.version + 1,
-        configured=configured,
-    )
+    edges = _edges_of(connection, source_id, state, before.limits)
+    return evolve(before, state=state, edges=edges, version=before.version + 1, configured=configured)
 
 
 def _known(
@@ -257,7 +234,10 @@ def _write(connection: Connection, source_id: int, before: KnownState, state: So
     old, row = before.state, (source_id, before.version)
     # Most requests change one lane and nothing else, and all columns take six times as long.
     if state.grab is old.grab and is_same_health(old, state):
-        return _WRITE_QUERY.change(connection, (*lane_values(state.query), micros(state.last_success_at), *row)) == 1
+        return (
+            _WRITE_QUERY.change(connection, (*lane_values(state.query), maybe_to_micros(state.last_success_at), *row))
+            == 1
+        )
     values = (*health_values(state), *lane_values(state.query), *lane_values(state.grab))
     return _WRITE.change(connection, (*values, *row)) == 1
 
@@ -284,7 +264,7 @@ def _update(columns: Iterable[str]) -> FastStatement:
 
 
 _WRITE = _update(COLUMNS)
-_WRITE_QUERY = _update((*(f"query_{name}" for name in OF_A_LANE), "last_success_at"))
+_WRITE_QUERY = _update((*QUERY_COLUMNS, "last_success_at"))
 _LEARN = FastStatement("UPDATE source_state SET learned = :learned WHERE source_id = :source_id")
 _REQUEST = FastStatement("""
     INSERT INTO source_requests (source_id, lane, seq, at, expires_at, consumer)
@@ -301,4 +281,3 @@ _PRUNE = text("""
               AND old.at < CASE old.lane WHEN 'query' THEN query_last_at ELSE grab_last_at END - :kept
         ORDER BY old.at LIMIT :limit)
 """)
-_NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")

@@ -13,7 +13,7 @@ from cormorant.rules.search.limits import Lane, SourceLimits, Window, counts_sin
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, NextRequest, explain
 from cormorant.rules.search.source_state import SourceState
-from storage.engine.columns import from_micros, to_micros
+from storage.engine.columns import maybe_from_micros, to_micros
 from storage.search import source_states, sources
 from storage.search.source_states import KnownState
 from storage.search.sources import CONFIGURED, SourceOfOtherSettings, SourceRecord, UnknownSource
@@ -83,39 +83,17 @@ def read_view(connection: Connection, record: SourceRecord, *, now: datetime) ->
     )
 
 
-@frozen(kw_only=True)
-class ClientWindowSpend:
-    """What one client has spent in one lane, at all sources together. Without a name it is this program itself."""
-
-    consumer: str
-    lane: Lane
-    count: int
-
-
-def spent_since(connection: Connection, source_id: int, lane: Lane, *, since: datetime) -> int:
-    """How many requests were made in a lane after a moment."""
-    words = {"source_id": source_id, "lane": lane.value, "since": to_micros(since)}
-    count: int = connection.execute(_SPENT, words).scalar_one()
-    return count
-
-
-def spent_by_clients(connection: Connection, *, since: datetime) -> list[ClientWindowSpend]:
-    """Who has made how many requests after a moment, at all sources together."""
-    rows = connection.execute(_BY_CLIENTS, {"since": to_micros(since)})
-    return [ClientWindowSpend(consumer=row.consumer, lane=Lane(row.lane), count=row.number) for row in rows]
-
-
-def spent_at_most(connection: Connection, source_id: int, lane: Lane, *, since: datetime, after: int) -> int:
-    """How many requests with a number above `after` were made after a moment: no more rows are looked at than a limit has."""
+def spent_since(connection: Connection, source_id: int, lane: Lane, *, since: datetime, after: int = 0) -> int:
+    """How many requests were made in a lane after a moment. Those up to the number `after` are not looked at."""
     words = {"source_id": source_id, "lane": lane.value, "since": to_micros(since), "after": after}
-    count: int = connection.execute(_SPENT_AT_MOST, words).scalar_one()
+    count: int = connection.execute(_SPENT, words).scalar_one()
     return count
 
 
 def caps_at(connection: Connection, source_id: int) -> datetime | None:
     """When the source last said what it can do; None: never."""
     at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
-    return None if at is None else from_micros(at)
+    return maybe_from_micros(at)
 
 
 def nth_latest(
@@ -126,7 +104,7 @@ def nth_latest(
     found: dict[int, datetime | None] = {}
     for number in numbers:
         at = connection.execute(_NTH, words | {"before": number - 1}).scalar_one_or_none()
-        found[number] = None if at is None else from_micros(at)
+        found[number] = maybe_from_micros(at)
     return found
 
 
@@ -220,17 +198,12 @@ def stored_sources(
     connection: Connection, configured: Sequence[SourceRecord], kinds: Collection[str]
 ) -> list[StoredSource]:
     """The configured sources and the usable stored ones of these kinds, by name."""
-    names = {each.name for each in configured}
-    stored = {each.name: each for each in sources.usable_sources(connection, configured) if each.kind in kinds}
-    shown = [*configured, *(each for each in stored.values() if each.name not in names)]
-    return [_stored(connection, each, stored.get(each.name)) for each in sorted(shown, key=lambda each: each.name)]
+    return [_stored(connection, each) for each in _records(connection, configured) if each.kind in kinds]
 
 
-def _stored(connection: Connection, record: SourceRecord, stored: SourceRecord | None) -> StoredSource:
-    if stored is None:
-        return StoredSource(record=record)
-    kept = sources.caps(connection, stored.id)
-    state = source_states.read(connection, stored.id, configured=record.limits).state
+def _stored(connection: Connection, record: SourceRecord) -> StoredSource:
+    kept = sources.caps(connection, record.id)
+    state = source_states.read(connection, record.id, configured=record.limits).state
     return StoredSource(
         record=record, caps=None if kept is None else kept[0], is_stopped=state.stopped_because is not None
     )
@@ -273,12 +246,7 @@ def _named(connection: Connection, name: str, configured: Sequence[SourceRecord]
     return records[name]
 
 
-_SPENT = text("SELECT count(*) FROM source_requests WHERE source_id = :source_id AND lane = :lane AND at > :since")
-_BY_CLIENTS = text("""
-    SELECT consumer, lane, count(*) AS number FROM source_requests WHERE at > :since GROUP BY consumer, lane
-    ORDER BY consumer, lane
-""")
-_SPENT_AT_MOST = text("""
+_SPENT = text("""
     SELECT count(*) FROM source_requests
     WHERE source_id = :source_id AND lane = :lane AND seq > :after AND at > :since
 """)

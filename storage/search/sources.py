@@ -14,8 +14,9 @@ from cormorant.rules.errors import AlreadyExists, CormorantError, NotFound
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.secrets import Secret
 from storage.engine.columns import check_text, from_micros, to_micros
+from storage.engine.statements import announce
 from storage.search.source_rows import dump_limits, load_limits
-from storage.search.source_states import announce
+from storage.search.source_states import CHANNEL
 from storage.tables import SOURCES, RowCodec, excluded
 
 CONFIGURED = "configured"
@@ -167,13 +168,13 @@ def _put(connection: Connection, source: SourceRecord, *, now: datetime) -> Sour
         changed_at=to_micros(now),
     )
     source_id: int = connection.execute(_PUT, words).scalar_one()
-    announce(connection)
+    announce(connection, CHANNEL)
     return evolve(source, id=source_id)
 
 
 def _remove(connection: Connection, source_id: int, now: datetime) -> None:
     connection.execute(_REMOVE, {"id": source_id, "now": to_micros(now)})
-    announce(connection)
+    announce(connection, CHANNEL)
 
 
 def _record(row: Any) -> SourceRecord:

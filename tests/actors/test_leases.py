@@ -25,6 +25,7 @@ from cormorant.rules.jobs.events import (
     WorkerUnconfirmed,
 )
 from cormorant.rules.jobs.states import JobState, Sighting
+from storage.engine.file_locks import WorkerLocks
 from storage.jobs import jobs, workers
 from storage.jobs.workers import SWEEPER
 from supervisors import Supervisor
@@ -380,4 +381,4 @@ async def test_a_process_that_stops_during_an_outage_is_known_to_have_ended(cloc
         place.gateway.go_away()
     [registered] = place.events.of(WorkerRegistered)
 
-    assert await place.gateway.dead_workers([registered.worker]) == [registered.worker]
+    assert await place.gateway.with_locks(WorkerLocks.dead_among, [registered.worker]) == [registered.worker]

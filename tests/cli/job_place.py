@@ -21,10 +21,10 @@ from cormorant.rules.jobs.error_log import remember_error
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.ports import ignore
 from storage.database import Database, Mode, StorageOptions
+from storage.engine.schema import Migration
 from storage.jobs import jobs, workers
 from storage.jobs.jobs import ClaimedJob, JobEnd, NewJob
 from storage.migrations import MIGRATIONS
-from storage.migrations.runner import Migration
 from tests.cli.program import Ended, cormorant, environment
 
 P = ParamSpec("P")

@@ -19,8 +19,8 @@ from cormorant.rules.events import Event, SchemaMigrated
 from cormorant.rules.ports import Emit, ignore
 from storage.database import Database, Mode, StorageOptions
 from storage.engine.columns import JsonText, Micros, PlainText
+from storage.engine.schema import Migration
 from storage.migrations import MIGRATIONS
-from storage.migrations.runner import Migration
 from tests.bounds import WAIT_S
 
 P = ParamSpec("P")

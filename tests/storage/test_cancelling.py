@@ -20,7 +20,7 @@ from cormorant.rules.events import StorageLost
 from storage.database import Database
 from storage.engine.calls import Call, CallQueue
 from storage.engine.sqlite import Sqlite
-from storage.engine.sqlite_driver import GuardedSqliteConnection
+from storage.engine.sqlite_session import GuardedSqliteConnection
 from tests.storage.support import Blocker, Ears, add_note, adding, gateway, note_numbers, serving
 
 

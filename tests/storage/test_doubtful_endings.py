@@ -81,7 +81,7 @@ def test_a_result_that_was_never_in_doubt_is_not_looked_for(connection: Connecti
     job = take_one(connection)
     jobs.cancel(connection, job.id, now=NOW)
 
-    cleared = reconcile(connection, errand(job), doubtful=[], known=set())
+    cleared = reconcile(connection, errand(job), known=set())
 
     assert (list(cleared.completed), cleared.settled) == ([], [])
 
@@ -106,7 +106,7 @@ def test_the_old_run_of_a_job_that_was_claimed_anew_is_lost_and_the_new_one_is_n
     new = take_one(connection)
     known = {(job.id, job.token) for job in (old, new)}
 
-    cleared = reconcile(connection, errand(), doubtful=[], known=known)
+    cleared = reconcile(connection, errand(), known=known)
 
     assert new.token == old.token + 1
     assert (cleared.lost, cleared.cancelled) == ({(old.id, old.token)}, set())
@@ -120,7 +120,7 @@ def test_of_two_runs_of_a_job_that_end_together_the_newer_one_counts(connection:
     jobs.revive(connection, old.id, now=NOW)
     new = take_one(connection)
 
-    cleared = reconcile(connection, errand(old, new), doubtful=[], known=set())
+    cleared = reconcile(connection, errand(old, new), known=set())
 
     told = {*cleared.completed, *((each.id, each.token) for each in cleared.settled)}
     assert told == {(new.id, new.token)}
@@ -134,9 +134,7 @@ def test_only_those_of_the_lost_are_told_as_cancelled_that_were(connection: Conn
     jobs.cancel(connection, cancelled.id, now=NOW)
     settle(connection, reclaimed, JobState.PENDING)
 
-    cleared = reconcile(
-        connection, errand(), doubtful=[], known={(job.id, job.token) for job in (cancelled, reclaimed, kept)}
-    )
+    cleared = reconcile(connection, errand(), known={(job.id, job.token) for job in (cancelled, reclaimed, kept)})
 
     assert cleared.lost == {(cancelled.id, cancelled.token), (reclaimed.id, reclaimed.token)}
     assert cleared.cancelled == {(cancelled.id, cancelled.token)}
@@ -149,7 +147,7 @@ def test_who_leaves_gives_back_what_is_not_done(connection: Connection, attempts
         put(connection)
     finished, unfinished = take(connection)
 
-    harvest = leave(connection, errand(finished), doubtful=[], is_orderly=is_orderly)
+    harvest = leave(connection, errand(finished), is_orderly=is_orderly)
 
     assert list(harvest.completed) == [(finished.id, finished.token)]
     view = show(connection, unfinished.id)

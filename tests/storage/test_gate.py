@@ -14,10 +14,12 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.service import ClientSettings
 from storage import access, gate
 from storage.access import ClientRecord
+from storage.engine.statements import prune
 from storage.gate import ITEMS_MAX, PollTurn
 from storage.search import source_states, sources
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
+from storage.tables import FEED_ITEMS
 from tests.storage.job_store import NOW
 
 MINUTE = timedelta(minutes=1)
@@ -77,7 +79,7 @@ def test_only_so_many_are_kept_and_not_for_ever(connection: Connection) -> None:
     found = gate.page(connection, [1], [], offset=ITEMS_MAX - 1, limit=10)
     assert found.total == ITEMS_MAX
     assert [row.result.title for row in found.rows] == ["100"]
-    assert gate.prune(connection, before=NOW + 250 * MINUTE, limit=1_000) == 200
+    assert prune(connection, FEED_ITEMS.c.seen_at, before=NOW + 250 * MINUTE, limit=1_000) == 200
     assert gate.page(connection, [1], [], offset=0, limit=1).total == ITEMS_MAX - 200
 
 

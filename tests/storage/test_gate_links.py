@@ -8,9 +8,11 @@ from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
 from storage import gate
+from storage.engine.statements import prune
 from storage.gate import GateLink
 from storage.search import source_states, source_views
 from storage.search.source_states import ReservationRequest
+from storage.tables import GATE_LINKS
 from tests.storage.job_store import NOW
 
 DAY = timedelta(days=1)
@@ -34,7 +36,7 @@ def test_a_link_remembers_when_it_was_first_seen_and_is_forgotten_when_it_is_see
     gate.remember(connection, [link(1), link(2)], now=NOW)
 
     seen = gate.remember(connection, [link(2), link(3)], now=NOW + 2 * DAY)
-    pruned = gate.prune_links(connection, before=NOW + DAY, limit=10)
+    pruned = prune(connection, GATE_LINKS.c.seen_at, before=NOW + DAY, limit=10)
 
     assert seen == {"ref1-2": NOW, "ref1-3": NOW + 2 * DAY}
     assert pruned == 1

@@ -19,8 +19,8 @@ from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Text, inspect
 from cormorant.rules.errors import DatabaseNeedsNewerCode, MigrationFailed, StorageMisconfigured
 from cormorant.rules.events import Event, SchemaMigrated, StorageLost
 from storage.database import SCHEMA_VERSION, Database, Mode
+from storage.engine.schema import Migration
 from storage.migrations import MIGRATIONS
-from storage.migrations.runner import Migration
 from tests.storage.support import gateway, serving
 
 T = TypeVar("T")

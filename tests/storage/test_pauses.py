@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
 from storage import pauses
-from storage.jobs import jobs
+from storage.jobs import jobs, reports
 from tests.storage.job_store import NOW, at, put, put_in_state, settle, show, take, take_one
 
 
@@ -28,9 +28,9 @@ def test_a_kind_can_be_paused_twice_and_resumed_once(connection: Connection) -> 
     for kind in ("work", "play", "work"):
         pauses.pause(connection, kind, now=NOW)
 
-    assert pauses.paused(connection) == ["play", "work"]
+    assert [*reports.pauses(connection).kinds_since] == ["play", "work"]
     assert [pauses.resume(connection, "work") for _ in range(2)] == [True, False]
-    assert pauses.paused(connection) == ["play"]
+    assert [*reports.pauses(connection).kinds_since] == ["play"]
 
 
 def test_what_waits_is_held_in_pages_and_freed_in_pages(connection: Connection) -> None:

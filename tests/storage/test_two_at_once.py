@@ -107,7 +107,7 @@ def test_a_claim_that_is_still_under_way_when_its_owner_leaves_is_given_back(pos
     after(
         postgres_jobs,
         lambda connection: run_batch(connection, errand(room=5)),
-        lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
+        lambda connection: leave(connection, errand(room=0), is_orderly=True),
     )
 
     with postgres_jobs.begin() as connection:
@@ -122,7 +122,7 @@ def test_a_claim_that_comes_while_its_owner_leaves_finds_nothing(postgres_jobs: 
 
     harvest = after(
         postgres_jobs,
-        lambda connection: leave(connection, errand(room=0), doubtful=[], is_orderly=True),
+        lambda connection: leave(connection, errand(room=0), is_orderly=True),
         lambda connection: run_batch(connection, errand(room=5)),
     )
 

@@ -26,9 +26,8 @@ from sqlalchemy import (
 
 import storage.tables
 from cormorant.rules.events import Event
-from storage.engine.schema import MIGRATIONS_TABLE
+from storage.engine.schema import MIGRATIONS_TABLE, Migration
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
-from storage.migrations.runner import Migration
 from tests.storage.support import gateway, serving
 
 T = TypeVar("T")

@@ -11,9 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, MetaData, create_mock_engine
 
 from storage.engine.columns import EPOCH, to_micros
-from storage.engine.schema import MIGRATIONS_TABLE
+from storage.engine.schema import MIGRATIONS_TABLE, Migration
 from storage.migrations import MIGRATIONS, SCHEMA_VERSION
-from storage.migrations.runner import Migration
 from storage.tables import METADATA
 
 FOLDER: Final = Path(__file__).parent

@@ -64,6 +64,20 @@ async def test_an_account_shows_its_quotas_and_what_is_in_its_way(tmp_path: Path
     assert said["needs_you"] == []
 
 
+async def test_what_an_app_has_spent_is_counted_over_all_sources(tmp_path: Path) -> None:
+    with web_place(tmp_path, red=ScriptedSource(["x"]), blue=ScriptedSource(["y"])) as place:
+        async with place.served() as (service, client):
+            for source, app in (("red", "sonarr"), ("blue", "sonarr"), ("blue", "lidarr")):
+                await (await search(service, f"for {app}", source, consumer=app)).wait()
+            said = await overview(client)
+
+    assert [(each["name"], each["queries"], each["grabs"]) for each in said["clients"]] == [
+        ("sonarr", 2, 0),
+        ("lidarr", 1, 0),
+        ("", 0, 0),
+    ]
+
+
 async def test_what_runs_and_what_waits_is_told_with_its_reason(tmp_path: Path) -> None:
     with web_place(tmp_path, red=ScriptedSource(TIMEOUT)) as place:
         async with place.served() as (service, client):

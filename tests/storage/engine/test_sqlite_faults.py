@@ -25,7 +25,7 @@ from typing_extensions import override
 from cormorant.rules.errors import CommitUnknown, StatementTooSlow, StorageUnavailable, TransactionMisused
 from cormorant.rules.events import StorageBack, StorageLost
 from storage.engine.sqlite import Sqlite
-from storage.engine.sqlite_driver import GuardedSqliteConnection
+from storage.engine.sqlite_session import GuardedSqliteConnection
 from tests.storage.support import (
     Ears,
     add_note,

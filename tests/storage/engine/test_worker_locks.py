@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.engine.worker_locks import NAME_LENGTH_MAX, WorkerLocks
+from storage.engine.file_locks import NAME_LENGTH_MAX, WorkerLocks
 from tests.bounds import WAIT_S
 
 ODD_NAMES = ["host.12.0a1b", "a/../../b", "..", "", "ä ö\n", "a:b*c?", "-rf", "x" * 1_000, "\0"]
 HOLD_UNTIL_KILLED = """
 import sys, time
 from pathlib import Path
-from storage.engine.worker_locks import WorkerLocks
+from storage.engine.file_locks import WorkerLocks
 locks = WorkerLocks(Path(sys.argv[1]))
 for name in sys.argv[2:]:
     locks.hold(name)

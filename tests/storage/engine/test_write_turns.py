@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from storage.engine import sqlite
-from storage.engine.write_turns import FileWriteTurn
+from storage.engine.file_locks import WriteTurn
 from tests.bounds import WAIT_S
 from tests.storage.support import add_note, count_notes, gateway, serving
 
@@ -59,7 +59,7 @@ def lock_held(path: Path) -> Iterator[None]:
 
 
 def test_alone_a_turn_is_had_at_once_and_leaves_no_lock(file: Path) -> None:
-    mine, theirs = FileWriteTurn(file, patience_s=10), FileWriteTurn(file, patience_s=10)
+    mine, theirs = WriteTurn(file, patience_s=10), WriteTurn(file, patience_s=10)
 
     for turn in (mine, theirs, mine):
         with turn:
@@ -70,7 +70,7 @@ def test_alone_a_turn_is_had_at_once_and_leaves_no_lock(file: Path) -> None:
 
 
 def test_whoever_waits_goes_before_the_one_who_just_wrote(file: Path) -> None:
-    mine, theirs = FileWriteTurn(file, patience_s=WAIT_S), FileWriteTurn(file, patience_s=WAIT_S)
+    mine, theirs = WriteTurn(file, patience_s=WAIT_S), WriteTurn(file, patience_s=WAIT_S)
     order: list[str] = []
     waits = threading.Event()
 
@@ -118,13 +118,13 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
         sleep(seconds)
 
-    monkeypatch.setattr("storage.engine.write_turns.time.sleep", nap)
+    monkeypatch.setattr("storage.engine.file_locks.time.sleep", nap)
     return taken
 
 
 @pytest.mark.parametrize("lock", ["notes.db-queue", "notes.db-turn"])
 def test_a_stopped_neighbour_costs_patience_once(file: Path, lock: str, naps: list[float]) -> None:
-    turn = FileWriteTurn(file, patience_s=0.05)
+    turn = WriteTurn(file, patience_s=0.05)
 
     with lock_held(file.with_name(lock)):
         started = time.monotonic()
@@ -141,7 +141,7 @@ def test_a_stopped_neighbour_costs_patience_once(file: Path, lock: str, naps: li
 
 
 def test_patience_comes_back_with_the_first_turn_that_is_had(file: Path) -> None:
-    turn = FileWriteTurn(file, patience_s=0.02)
+    turn = WriteTurn(file, patience_s=0.02)
     with lock_held(file.with_name("notes.db-turn")), turn:
         pass
     with turn:
@@ -169,7 +169,7 @@ async def test_the_gateway_stands_in_the_queue_and_goes_before_the_neighbour_who
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "TURN_PATIENCE_S", WAIT_S)
-    neighbour = FileWriteTurn(file, patience_s=WAIT_S)
+    neighbour = WriteTurn(file, patience_s=WAIT_S)
 
     async with (
         serving(gateway(f"sqlite:///{file}", busy_timeout_s=WAIT_S)) as database,

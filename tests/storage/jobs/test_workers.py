@@ -245,7 +245,7 @@ def test_a_worker_that_leaves_has_no_row_and_no_claim_in_any_table(connection: C
         claim_in_every_table(connection, worker, rows=2)
     batch = Batch(owner="me", endings=[], kinds=[], priorities=[], room=0, now=NOW)
 
-    leave(connection, batch, doubtful=[], is_orderly=is_orderly)
+    leave(connection, batch, is_orderly=is_orderly)
 
     assert [worker.id for worker in workers.all_workers(connection)] == ["you"]
     assert (count_claims(connection, "me"), len(count_claims(connection, "you"))) == ({}, len(CLAIMED))

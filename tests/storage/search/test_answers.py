@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from cormorant.rules.search.requests import Result
+from storage.engine.statements import prune
 from storage.search import answers
 from storage.search.answers import SourceAnswer, dump_results, load_results
+from storage.tables import SEARCH_CACHE
 from tests.storage.job_store import NOW, at, put
 
 FIND = Result(title="x", guid="g", link="http://a.test/x", protocol="torrent")
@@ -50,7 +52,7 @@ def test_answers_are_pruned_when_their_time_is_over(connection: Connection) -> N
     for number in range(5):
         answers.put_cached(connection, number, "key", [FIND], ttl_s=number + 1, now=NOW)
 
-    pruned = [answers.prune_cached(connection, now=at(3), limit=2) for _ in range(3)]
+    pruned = [prune(connection, SEARCH_CACHE.c.expires_at, before=at(3.5), limit=2) for _ in range(3)]
 
     assert pruned == [2, 1, 0]
     assert set(answers.find_cached(connection, range(5), "key", now=NOW)) == {3, 4}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from attrs import evolve
 from sqlalchemy import Connection
 
 from cormorant.rules.search.limits import Lane, SourceLimits
+from storage import access
 from storage.search import source_states, source_views, sources
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
@@ -29,17 +31,21 @@ def test_what_was_spent_is_counted_by_lane_since_a_moment(connection: Connection
     assert source_views.spent_since(connection, source_id + 1, Lane.QUERY, since=NOON) == 0
 
 
-def test_what_clients_have_spent_is_counted_over_all_sources(connection: Connection) -> None:
-    asked = [(1, "a", Lane.QUERY), (1, "", Lane.QUERY), (2, "a", Lane.QUERY), (2, "a", Lane.GRAB), (1, "b", Lane.QUERY)]
+def test_what_clients_have_spent_is_counted_at_each_source(connection: Connection) -> None:
+    one = sources.add(connection, ATTIC, now=NOON).id
+    two = sources.add(connection, evolve(ATTIC, name="cellar", identity="another"), now=NOON).id
+    asked = [
+        (one, "a", Lane.QUERY), (one, "", Lane.QUERY), (two, "a", Lane.QUERY), (two, "a", Lane.GRAB), (one, "b", Lane.QUERY)
+    ]  # fmt: skip
     for minute, (source_id, who, lane) in enumerate(asked):
         wanted = ReservationRequest(lane=lane, lease_s=60, consumer=who)
         source_states.reserve(connection, source_id, wanted, configured=FREE, now=NOON + timedelta(minutes=minute))
 
-    found = source_views.spent_by_clients(connection, since=NOON - timedelta(seconds=1))
-    later = source_views.spent_by_clients(connection, since=NOON + timedelta(minutes=3))
+    found = access.spent(connection, since=NOON - timedelta(seconds=1))
+    later = access.spent(connection, since=NOON + timedelta(minutes=3))
 
-    counts = {(each.consumer, each.lane): each.count for each in found}
-    assert counts == {("", Lane.QUERY): 1, ("a", Lane.QUERY): 2, ("a", Lane.GRAB): 1, ("b", Lane.QUERY): 1}
+    counts = {(each.consumer, each.source): (each.queries, each.grabs) for each in found}
+    assert counts == {("", "attic"): (1, 0), ("a", "attic"): (1, 0), ("a", "cellar"): (1, 1), ("b", "attic"): (1, 0)}
     assert [each.consumer for each in later] == ["b"]
 
 

@@ -1,7 +1,4 @@
-"""WorkerLocks: a lock on a file of each process, so that the others know at once when it is dead. SQLite only.
-
-The system frees the lock when the process ends, however it ends. A process that is frozen keeps it.
-"""
+"""Locks on files beside a SQLite database: fair write turns between processes, and a lock that shows that a worker lives."""
 
 from __future__ import annotations
 
@@ -12,20 +9,71 @@ import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from attrs import define, field
 
 from storage.engine.data_files import FILE_MODE, create_file, folder_mode, make_folder
 
+FIRST_NAP_S = 0.000_05
+LONGEST_NAP_S = 0.001
 NAME_LENGTH_MAX: Final = 200
 OLD_S: Final = 3_600.0
 """A younger file may belong to a process that is about to register."""
 
 
+class WriteTurn:
+    """Fair turns among the processes that write to `database`, by two lock files beside it.
+
+    SQLite itself only lets a writer try again and again, and a busy neighbour always wins. Two locks make a fair line:
+    whoever wants to write takes *queue*, then *write*, gives *queue* back, commits and gives *write* back. The one who just
+    wrote cannot overtake the one who holds *queue*.
+
+    Invariant: the turn is a courtesy, SQLite's own lock is the safety. So a turn that cannot be had in time is done without:
+    a process that was stopped with a lock in its hand must not stop its neighbours.
+    """
+
+    def __init__(self, database: Path, *, patience_s: float, file_mode: int = FILE_MODE) -> None:
+        self._queue = _created(database.with_name(f"{database.name}-queue"), file_mode)
+        self._write = _created(database.with_name(f"{database.name}-turn"), file_mode)
+        self._patience_s = patience_s
+        self._is_patient = True
+
+    def __enter__(self) -> None:
+        # Alone, both locks are had at once; this is the path that must cost nothing.
+        queued = _try_lock(self._queue)
+        if queued and _try_lock(self._write):
+            self._is_patient = True
+        else:
+            self._wait(queued=queued)
+        fcntl.flock(self._queue, fcntl.LOCK_UN)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fcntl.flock(self._write, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the lock files. They stay: removing one while a neighbour opens it would make two of them."""
+        os.close(self._queue)
+        os.close(self._write)
+
+    def _wait(self, *, queued: bool) -> None:
+        # After one turn that could not be had, the next ones are tried only once, or a stopped neighbour would cost
+        # the whole patience at every transaction.
+        give_up_at = time.monotonic() + (self._patience_s if self._is_patient else 0.0)
+        queued = queued or _lock_until(self._queue, give_up_at)
+        self._is_patient = queued and _lock_until(self._write, give_up_at)
+
+
 @define(eq=False)
 class WorkerLocks:
-    """The locks of the processes that share a database file. All methods block for a moment."""
+    """A lock on a file of each process that shares a database, so that the others know at once when it is dead.
+
+    The system frees the lock when the process ends, however it ends. A process that is frozen keeps it. All methods block
+    for a moment.
+    """
 
     folder: Path | None
     """None: a file tells nothing, because the database is a server or in memory."""
@@ -42,8 +90,7 @@ class WorkerLocks:
             return
         with suppress(OSError):
             make_folder(self.folder, mode=folder_mode(self.file_mode))
-            create_file(self._path(worker_id), mode=self.file_mode)
-            number = os.open(self._path(worker_id), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            number = _created(self._path(worker_id), self.file_mode)
             if _try_lock(number) and not self._is_free(worker_id):
                 self._held[worker_id] = number
                 self._released.discard(worker_id)
@@ -91,10 +138,19 @@ class WorkerLocks:
         return self.folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', worker_id)[-NAME_LENGTH_MAX:]}.lock"
 
 
+def _created(path: Path, mode: int) -> int:
+    create_file(path, mode=mode)
+    return _open(path)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
 def _is_free(path: Path) -> bool:
     """Whether a file is there and nobody holds its lock."""
     try:
-        number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        number = _open(path)
     except OSError:
         return False
     try:
@@ -103,9 +159,20 @@ def _is_free(path: Path) -> bool:
         os.close(number)
 
 
-def _try_lock(number: int) -> bool:
+def _try_lock(file: int) -> bool:
+    """Whether the lock was had. A file system without locks gives none."""
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
+    return True
+
+
+def _lock_until(file: int, give_up_at: float) -> bool:
+    nap_s = FIRST_NAP_S
+    while not _try_lock(file):
+        if time.monotonic() >= give_up_at:
+            return False
+        time.sleep(nap_s)
+        nap_s = min(nap_s * 2, LONGEST_NAP_S)
     return True
