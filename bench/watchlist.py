@@ -46,7 +46,8 @@ from cormorant.scripted import ScriptedCatalogue, album
 from cormorant.testing import memory_gateway, settings
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs.jobs import NewJob
-from storage.watch import artists, wants
+from storage.watch import wants, watches
+from storage.watch.artists import ARTIST
 from storage.watch.choice import CandidateChoice
 from tests.environments import environment_of
 from tests.leases import held_lease
@@ -99,19 +100,19 @@ def job_for(kind: str, want: Want, clock: SystemClock) -> NewJob:
 
 
 def _watch_all(connection: Connection) -> None:
-    for number in range(ARTISTS):
-        artists.add(
-            connection,
-            Artist(
-                source="spotify",
-                artist_id=f"a{number}",
-                name=f"Artist {number}",
-                start=Start.DATE,
-                start_on=NOW.date(),
-                next_attempt_at=NOW,
-                added_at=NOW,
-            ),
+    wanted = [
+        Artist(
+            source="spotify",
+            artist_id=f"a{number}",
+            name=f"Artist {number}",
+            start=Start.DATE,
+            start_on=NOW.date(),
+            next_attempt_at=NOW,
+            added_at=NOW,
         )
+        for number in range(ARTISTS)
+    ]
+    watches.add_all(connection, ARTIST, wanted)
 
 
 def _all_due(connection: Connection) -> None:

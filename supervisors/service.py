@@ -31,7 +31,8 @@ from cormorant.services.jobs import Jobs
 from cormorant.services.searches import Searches, SourceSnapshot
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
-from cormorant.services.watch.watches import Watches
+from cormorant.services.watch.wants import Wants
+from cormorant.services.watch.watches import Artists, SavedSearches
 from supervisors.assembly import ServiceAssembly, complete, is_missing
 from supervisors.child import ShutdownReport
 
@@ -168,14 +169,20 @@ class Service:
         return self._assembly.searches
 
     @property
-    def watches(self) -> Watches:
-        """The watches: artists, saved searches, what they want and where it went."""
+    def artists(self) -> Artists:
+        """The artists whose releases are wanted."""
         self._check_serving()
-        return self._assembly.watching.watches
+        return self._assembly.watching.artists
 
     @property
-    def subscriptions(self) -> Feeds:
-        """The subscriptions: feeds, when each is checked, and what came of it."""
+    def saved_searches(self) -> SavedSearches:
+        """The searches that are repeated."""
+        self._check_serving()
+        return self._assembly.watching.saved
+
+    @property
+    def feeds(self) -> Feeds:
+        """The feeds: when each is checked, and what came of it."""
         self._check_serving()
         return self._assembly.watching.feeds
 
@@ -184,6 +191,12 @@ class Service:
         """The prices: what is watched, what sources state of it, and what it is worth."""
         self._check_serving()
         return self._assembly.watching.prices
+
+    @property
+    def wants(self) -> Wants:
+        """What is wanted, its candidates, and where it went."""
+        self._check_serving()
+        return self._assembly.watching.wants
 
     def explain(self, source: str, priority: Priority | None = None) -> Explanation:
         """Why a search submitted now would wait at a source, gate by gate, and until when."""

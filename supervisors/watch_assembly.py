@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import trio
 from attrs import define, field, frozen
@@ -26,17 +27,18 @@ from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.prices import COLLECT
 from cormorant.rules.watch.wants import HANDOVER_KIND, WANT_KIND
 from cormorant.rules.watch.watches import SAVED_KIND
-from cormorant.services.schedule import ScheduleService, Timetable
+from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
-from cormorant.services.watch.feeds import Feeds, configured_feeds
+from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.handover_job import HandoverJob
 from cormorant.services.watch.parcel_fetcher import ParcelFetcher
 from cormorant.services.watch.price_collector import PriceCollector
-from cormorant.services.watch.prices import Prices, configured_prices
-from cormorant.services.watch.saved_search import SavedSearchJob, configured_searches
+from cormorant.services.watch.prices import Prices
+from cormorant.services.watch.saved_search import SavedSearchJob
 from cormorant.services.watch.targets import configured_targets
 from cormorant.services.watch.want_search import WantSearch, longest_run_s
-from cormorant.services.watch.watches import Watches, WatchValidator
+from cormorant.services.watch.wants import Wants
+from cormorant.services.watch.watches import Artists, SavedSearches, WatchService
 from storage.watch.choice import CandidateChoice
 from supervisors.child import ChildSpec, Runnable
 from supervisors.supervisor import Supervisor
@@ -60,7 +62,9 @@ class WatchAssembly:
     handovers_wake_up: WakeUp = field(init=False, factory=WakeUp)
     targets: Mapping[str, ConfiguredTarget] = field(init=False)
     chooser: CandidateChoice = field(init=False)
-    watches: Watches = field(init=False)
+    artists: Artists = field(init=False)
+    saved: SavedSearches = field(init=False)
+    wants: Wants = field(init=False)
     feed_branch: FeedAssembly = field(init=False)
     prices: Prices = field(init=False)
 
@@ -73,17 +77,13 @@ class WatchAssembly:
             is_live=environment.settings.mode == "live",
             make_handover=partial(handover_job, environment),
         )
-        self.watches = Watches(
-            environment,
-            chooser=self.chooser,
-            places=self.targets,
-            orders=WatchValidator(environment, targets=self.targets.keys()),
-            producer=self.producer,
-        )
+        self.artists = Artists(environment, targets=self.targets.keys())
+        self.saved = SavedSearches(environment, targets=self.targets.keys(), wake_up=self.producer)
+        self.wants = Wants(environment, chooser=self.chooser, places=self.targets, producer=self.producer)
         self.feed_branch = FeedAssembly(
             environment, chooser=self.chooser, producer=self.producer, lease=self.lease, timetable=self.timetable
         )
-        self.prices = Prices(environment, producer=self.producer)
+        self.prices = Prices(environment, wake_up=self.producer)
 
     @property
     def feeds(self) -> Feeds:
@@ -96,9 +96,9 @@ class WatchAssembly:
         return [self.feed_branch.wake_up, self.artists_wake_up, self.handovers_wake_up]
 
     @property
-    def schedule(self) -> ScheduleService:
-        """What runs when."""
-        return ScheduleService(self.environment, subscriptions=self.feeds, watches=self.watches, prices=self.prices)
+    def kinds(self) -> list[WatchService[Any]]:
+        """What a program does with each kind of watch."""
+        return [self.feeds, self.saved, self.artists, self.prices]
 
     def handlers(self) -> dict[str, Handler]:
         """The handlers of the jobs of wants, prices and saved searches."""
@@ -157,12 +157,12 @@ class WatchAssembly:
         return self.timetable.recorded("watchlist_ticker", ticker)
 
     def _saved(self) -> SavedSearchTicker:
-        configured = configured_searches(self.environment)
+        configured = self.saved.from_settings()
         ticker = SavedSearchTicker(self.environment, configured=configured, producer=self.producer)
         return self.timetable.recorded("saved_search_ticker", ticker)
 
     def _prices(self) -> PriceTicker:
-        ticker = PriceTicker(self.environment, configured=configured_prices(self.environment), producer=self.producer)
+        ticker = PriceTicker(self.environment, configured=self.prices.from_settings(), producer=self.producer)
         return self.timetable.recorded("price_ticker", ticker)
 
 
@@ -209,7 +209,7 @@ class FeedAssembly:
         ticker = FeedTicker(
             self.environment,
             checker=checker,
-            configured=configured_feeds(self.environment),
+            configured=self.feeds.from_settings(),
             wake_up=self.wake_up,
             lease=self.lease,
             interval_s=self.look_s,

@@ -13,12 +13,12 @@ from actors.contained import Failed, contained
 from actors.environment import Environment
 from actors.jobs.working_set import JobWakeUp
 from actors.periodic import Periodic
-from actors.watch.watch_jobs import collect_jobs, saved_search_job
+from actors.watch.watch_jobs import collect_jobs, saved_search_jobs
 from cormorant.rules.watch.prices import PriceWatch
 from cormorant.rules.watch.watches import SavedSearch, next_check
 from storage import pauses
 from storage.jobs.jobs import NewJob
-from storage.watch import prices, watches
+from storage.watch import watches
 from storage.watch.prices import PRICE
 from storage.watch.saved_searches import SAVED
 from storage.watch.watches import WatchKind
@@ -46,10 +46,6 @@ class DueEnqueuer(Periodic[None], Generic[R]):
     kind: ClassVar[WatchKind[Any]]
     _has_configured: bool = field(init=False, default=False)
 
-    async def configure(self) -> None:
-        """Make the rows of the settings file what it says now."""
-        await self.environment.database.run(watches.set_configured, self.kind, self.configured)
-
     @abstractmethod
     def jobs_of(self, row: R, place: int) -> Sequence[NewJob]:
         """The jobs of a row, after `place` others."""
@@ -58,7 +54,7 @@ class DueEnqueuer(Periodic[None], Generic[R]):
         """Enqueue what is due."""
         database = self.environment.database
         if not self._has_configured:
-            await self.configure()
+            await database.run(watches.set_configured, self.kind, self.configured)
             self._has_configured = True
         if await database.read(pauses.is_all_paused):
             return
@@ -102,10 +98,6 @@ class PriceTicker(DueEnqueuer[PriceWatch]):
     interval_s: float = PRICES_LOOK_S
     kind: ClassVar[WatchKind[Any]] = PRICE
 
-    async def configure(self) -> None:
-        """Make the prices of the settings file what it says now."""
-        await self.environment.database.run(prices.set_configured, self.configured)
-
     def jobs_of(self, row: PriceWatch, place: int) -> Sequence[NewJob]:
         """A job for each source."""
         return collect_jobs(self.environment, row, place)
@@ -120,4 +112,4 @@ class SavedSearchTicker(DueEnqueuer[SavedSearch]):
 
     def jobs_of(self, row: SavedSearch, place: int) -> Sequence[NewJob]:  # noqa: ARG002 - all start at once
         """One job, which asks all sources."""
-        return [saved_search_job(self.environment, row)]
+        return saved_search_jobs(self.environment, row)

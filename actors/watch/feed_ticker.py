@@ -206,7 +206,7 @@ class FeedTicker(DueTicker[CheckNow]):
                     feed_claims.claim, worker=self.lease.owner, now=now, limit=room
                 )
             for each in due:
-                self._emit_late(each.name, each.next_check_at, now)
+                self._emit_late(each.name, each.next_attempt_at, now)
                 self._accept(ClaimedFeed(each, asked_at))
             if len(due) < room or not await self._release_surplus(now):
                 return

@@ -37,10 +37,10 @@ def _want_job(environment: Environment, kind: str, want: Want, **more: bool) -> 
     return new_job(environment, kind, payload, priority=least_urgent(environment), dedupe_key=want.key)
 
 
-def saved_search_job(environment: Environment, saved: SavedSearch, *, by_hand: bool = False) -> NewJob:
-    """The job that repeats a saved search; `by_hand` also while it is paused."""
+def saved_search_jobs(environment: Environment, saved: SavedSearch, *, by_hand: bool = False) -> list[NewJob]:
+    """The one job that repeats a saved search at all of its sources; `by_hand` also while it is paused."""
     payload = {"saved": saved.id} | ({"by_hand": True} if by_hand else {})
-    return new_job(environment, SAVED_KIND, payload, priority=least_urgent(environment), dedupe_key=str(saved.id))
+    return [new_job(environment, SAVED_KIND, payload, priority=least_urgent(environment), dedupe_key=str(saved.id))]
 
 
 def price_sources(environment: Environment, intake: PriceWatch) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta, tzinfo
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import attrs
 import click
@@ -17,23 +17,21 @@ from cormorant.cli.console.command_line import (
     EXIT_CODES,
     EXIT_OK,
     LIMIT,
-    CommandFailed,
-    Duration,
     HintingGroup,
-    NameList,
-    SettingValue,
     UsageRefused,
     display_path,
-    options,
     session_command,
 )
 from cormorant.cli.console.output import as_text, painter, pairs, printable, table
+from cormorant.cli.watches import WatchCommands, WatchText, watch_options
 from cormorant.clients.opml import BYTES_MAX, NotOpml, Outline, read_opml, write_opml
 from cormorant.rules.addresses import FEED_LENGTH_MAX, feed_address_problem
 from cormorant.rules.schedules import Schedule, SchedulePreview, plan_of
-from cormorant.rules.settings.watch import other_feed_settings, other_feed_values
-from cormorant.rules.units import clock_time, format_duration, from_now
-from cormorant.rules.watch.feeds import NAME_LENGTH_MAX, schedule_from
+from cormorant.rules.settings.watch import FeedSettings, feed_options
+from cormorant.rules.units import format_duration
+from cormorant.rules.views import next_page
+from cormorant.rules.watch.feeds import NAME_LENGTH_MAX
+from cormorant.rules.watch.watches import CONFIGURED
 from cormorant.services.watch.views import (
     CheckOut,
     SubscriptionOut,
@@ -48,38 +46,6 @@ if TYPE_CHECKING:
 PAGE = 500
 NEXT_HOURS = 24.0 * 365
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_NAME = click.argument("name", metavar="NAME")
-
-
-def _order_options(command: F) -> F:
-    """What can be said of a feed, or of all feeds of a file."""
-    for option in (
-        click.option(
-            "--hand-to", type=NameList(), default="", metavar="T,U", help="Targets; the first that can takes it."
-        ),
-        click.option("--reject", multiple=True, metavar="PATTERN", help="None of these may be in the title."),
-        click.option("--accept", multiple=True, metavar="PATTERN", help="One of these must be in the title."),
-        click.option(
-            "--take-all",
-            is_flag=True,
-            help="Also what is there already at the first check; otherwise only what is new.",
-        ),
-        click.option("--no-import", is_flag=True, help="Only count what is new, and hand nothing over."),
-        click.option("--adaptive", is_flag=True, help="Busy feeds are checked more often, quiet ones less."),
-        click.option("--zone", default="", metavar="ZONE", help="The zone of --cron, such as Europe/Berlin."),
-        click.option("--cron", default="", metavar="TEXT", help='When it is checked, such as "0 */6 * * *".'),
-        click.option(
-            "--every", "every_s", type=Duration(), metavar="DURATION", help="How often it is checked.  [default: 6h]"
-        ),
-    ):
-        command = option(command)
-    for name, setting in other_feed_settings().items():
-        option = click.option(f"--{name.replace('_', '-')}", name, type=SettingValue(setting), help=setting.meaning)
-        command = option(command)
-    return command
-
 
 @click.group(cls=HintingGroup, short_help="Check feeds: add, list, show, pause, import, export.", epilog=EXIT_CODES)
 def subscriptions() -> None:
@@ -90,30 +56,25 @@ def subscriptions() -> None:
     """
 
 
-@subscriptions.command(short_help="Subscribe to a feed.", epilog=EXIT_CODES)
-@options
-@_NAME
+def _with_address(url: str, **given: Any) -> dict[str, Any]:
+    return {"url": _asked() if url == "-" else url, **given}
+
+
+@subscriptions.session_command("Subscribe to a feed.", may_make=True, before=_with_address)
+@click.argument("name", metavar="NAME")
 @click.argument("url", metavar="URL")
-@_order_options
-def add(config: str, *, as_json: bool, url: str, **order: Any) -> None:
+@watch_options(FeedSettings, without=("url",))
+async def add(session: CommandSession, name: str, **given: Any) -> int:
     """Subscribe to the feed at URL under a NAME of your choice.
 
     With - instead of URL it is asked for, or read from standard input: then a key in it stands in no list of processes.
     """
-    # Before a session is opened: Ctrl-C ends the question for the address.
-    _add(config, as_json=as_json, address=_asked() if url == "-" else url, **order)
-
-
-@session_command(may_make=True)
-async def _add(
-    session: CommandSession, name: str, address: str, *, every_s: float | None, cron: str, zone: str, **order: Any
-) -> int:
-    schedule = schedule_from(every_s=every_s, cron=cron, zone=zone)
-    feeds = session.assembly.watching.feeds
-    made = subscription_out(await feeds.subscribe(name, address, schedule, **_how(**order)))
-    first = "all that fits is wanted" if order["take_all"] else "what is there at the first check is left out"
-    hints = [*_hints(session, **order), *await _service_hint(session)]
-    return session.show({"added": attrs.asdict(made)}, [f"{name} is checked {timing(made)}; {first}", *hints])
+    options = feed_options(given)
+    made = subscription_out(await session.assembly.watching.feeds.add(name, options))
+    takes_all = options.first_check == "take"
+    first = "all that fits is wanted" if takes_all else "what is there at the first check is left out"
+    hints = [*_hints(session, options), *await session.service_hint()]
+    return session.show({"added": made}, [f"{name} is checked {timing(made)}; {first}", *hints])
 
 
 def _asked() -> str:
@@ -123,83 +84,44 @@ def _asked() -> str:
     return sys.stdin.readline(FEED_LENGTH_MAX + 2).strip()
 
 
-@subscriptions.command("list", short_help="All subscriptions.", epilog=EXIT_CODES)
-@session_command()
+@subscriptions.session_command("All subscriptions.", name="list")
 @click.option("--after", type=click.IntRange(0, 2**62), default=0, metavar="NO", help="Those after this number.")
 @click.option("--limit", type=LIMIT, default=100, show_default=True, help="So many at most.")
 async def list_subscriptions(session: CommandSession, after: int, limit: int) -> int:
     """All subscriptions: how often, the next check, and what went wrong. Keys in addresses are hidden."""
     page = await session.assembly.watching.feeds.page(after_id=after, limit=limit)
     found = [subscription_out(each) for each in page]
-    following = found[-1].id if len(found) == limit else None
-    facts = {"subscriptions": list(map(attrs.asdict, found)), "after": following}
+    following = next_page(found, limit)
+    facts = {"subscriptions": found, "after": following}
     return session.show(facts, _text(session).listed(found, after=following))
 
 
-@subscriptions.command(short_help="One subscription and its last checks.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
+@subscriptions.session_command("One subscription and its last checks.")
+@click.argument("name", metavar="NAME")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many checks at most.")
 async def show(session: CommandSession, name: str, limit: int) -> int:
     """One subscription and how its last checks went. NAME may be a number, here and everywhere."""
     feeds = session.assembly.watching.feeds
-    found = await feeds.find_any(name)
+    found = await feeds.find(name)
     checks = [check_out(found, each) for each in await feeds.checks(found.id, limit=limit)]
     shown = SubscriptionShownOut(subscription=subscription_out(found), checks=checks)
-    return session.show(attrs.asdict(shown), _text(session).shown(shown))
+    return session.show(shown, _text(session).shown(shown))
 
 
-@subscriptions.command(short_help="Subscribe no more.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def remove(session: CommandSession, name: str) -> int:
-    """Subscribe no more. What was wanted stays."""
-    gone = await session.assembly.watching.feeds.unsubscribe(name)
-    return session.show({"removed": gone.name}, [f"{gone.name} is no longer checked; what was wanted stays"])
+FEEDS = WatchCommands(
+    group=subscriptions,
+    command="subscriptions",
+    key="subscription",
+    what="a feed",
+    service=lambda session: session.assembly.watching.feeds,
+    how_named=" NAME may be a number.",
+    soon=lambda _session: "at once",
+    checks_paused=False,
+)
+FEEDS.add()
 
 
-@subscriptions.command(short_help="Leave a feed alone for now.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def pause(session: CommandSession, name: str) -> int:
-    """Leave a feed alone until it is resumed, also after a restart."""
-    feeds = session.assembly.watching.feeds
-    found = (await feeds.find_any(name)).name
-    await feeds.pause(found)
-    told = f"{found} is left alone until cormorant subscriptions resume {found}"
-    return session.show({"subscription": found, "paused": True}, [told])
-
-
-@subscriptions.command(short_help="End a pause.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def resume(session: CommandSession, name: str) -> int:
-    """Go on with a feed, whatever failed before."""
-    feeds = session.assembly.watching.feeds
-    found = (await feeds.find_any(name)).name
-    await feeds.resume(found)
-    told = [f"{found} goes on, and is due now", *await _service_hint(session)]
-    return session.show({"subscription": found, "paused": False}, told)
-
-
-@subscriptions.command(short_help="Check a feed now.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def check(session: CommandSession, name: str) -> int:
-    """Let the running service check a feed at once."""
-    feeds = session.assembly.watching.feeds
-    found = await feeds.find_any(name)
-    if found.is_paused:
-        raise CommandFailed(f"{found.name} is paused; resume it: cormorant subscriptions resume {found.name}")
-    await feeds.reschedule(found.id)
-    hints = await _service_hint(session)
-    told = f"{found.name} is due" + ("" if hints else "; the running service checks it at once")
-    facts = {"subscription": found.name, "due": True, "service_runs": await session.is_served()}
-    return session.show(facts, [told, *hints])
-
-
-@subscriptions.command("next", short_help="Which feed is checked next.", epilog=EXIT_CODES)
-@session_command()
+@subscriptions.session_command("Which feed is checked next.", name="next")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many at most.")
 async def next_checks(session: CommandSession, limit: int) -> int:
     """Which feeds are checked next, soonest first, as far as it is known now. `cormorant schedule` shows everything."""
@@ -210,20 +132,17 @@ async def next_checks(session: CommandSession, limit: int) -> int:
     return await _show_plan(session, plan, empty="no check is due; subscribe: cormorant subscriptions add NAME URL")
 
 
-@subscriptions.command("import", short_help="Subscribe to all feeds of an OPML file.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@subscriptions.session_command("Subscribe to all feeds of an OPML file.", name="import", may_make=True)
 @click.argument("file", metavar="FILE.opml", type=click.File("rb"))
-@_order_options
-async def import_file(
-    session: CommandSession, file: BinaryIO, *, every_s: float | None, cron: str, zone: str, **order: Any
-) -> int:
+@watch_options(FeedSettings, without=("url",))
+async def import_file(session: CommandSession, file: BinaryIO, **given: Any) -> int:
     """Subscribe to all feeds of an OPML file, as other readers export it. - is standard input.
 
     All are added or none. Feeds that are subscribed to already are left as they are; a name that is taken gets a number.
     The first checks are spread out. Folders are kept, and are in what `export` writes.
     """
     feeds = session.assembly.watching.feeds
-    schedule = schedule_from(every_s=every_s, cron=cron, zone=zone)
+    options = feed_options(given)
     known = await feeds.names()
     addresses = {url for _, url in known}
     try:
@@ -234,16 +153,15 @@ async def import_file(
     wrong = [each.name for each in fresh if feed_address_problem(each.url)]
     right = [each for each in fresh if each.name not in wrong]
     new = [(each.name[:NAME_LENGTH_MAX].strip(), each.url, each.folder) for each in right]
-    made = await feeds.subscribe_all(new, schedule, **_how(**order))
+    made = await feeds.add_all(new, options)
     left_out, there = [*listed.left_out, *wrong], len(listed.feeds) - len(fresh)
-    facts = {"added": [attrs.asdict(subscription_out(each)) for each in made], "known": there, "left_out": left_out}
+    facts = {"added": [subscription_out(each) for each in made], "known": there, "left_out": left_out}
     told = [f"{len(made)} added, {there} known already, {len(left_out)} left out"]
     told += [f"  left out, no address of http: {name}" for name in left_out]
-    return session.show(facts, [*told, *_hints(session, **order), *await _service_hint(session)])
+    return session.show(facts, [*told, *_hints(session, options), *await session.service_hint()])
 
 
-@subscriptions.command("export", short_help="Write all feeds as OPML.", epilog=EXIT_CODES)
-@session_command()
+@subscriptions.session_command("Write all feeds as OPML.", name="export")
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path(dir_okay=False, path_type=Path))
 async def export(session: CommandSession, file: Path | None) -> int:
     """Write all feeds as OPML to a new file, or to standard output. Keys in addresses are in it: keep it to yourself."""
@@ -253,7 +171,7 @@ async def export(session: CommandSession, file: Path | None) -> int:
         feeds += [Outline(name=each.name, url=each.url, folder=each.folder) for each in page]
         last = page[-1].id
     if file is None:
-        whole = {"feeds": list(map(attrs.asdict, feeds))}
+        whole = {"feeds": feeds}
         click.echo(as_text(whole) if session.as_json else write_opml(feeds).decode(), nl=session.as_json)
         return EXIT_OK
     _write_new(file, write_opml(feeds))
@@ -276,7 +194,9 @@ async def schedule(session: CommandSession, hours: float, limit: int) -> int:
 
     As far as it is known now: what fails, or waits for the limits of a source, comes later.
     """
-    plan = await session.assembly.watching.schedule.preview(hours=hours, most=limit, now=session.now)
+    from cormorant.services.schedule import preview  # noqa: PLC0415 - `--help` need not wait for it
+
+    plan = await preview(session.assembly.watching.kinds, hours=hours, most=limit, now=session.now)
     return await _show_plan(session, plan, empty=f"nothing runs in the next {hours:g} hours")
 
 
@@ -291,18 +211,10 @@ async def _show_plan(session: CommandSession, plan: SchedulePreview, *, empty: s
     return session.show(facts, [*lines, *(["everything is paused: cormorant jobs resume"] if is_paused else [])])
 
 
-async def _service_hint(session: CommandSession) -> list[str]:
-    if not await session.is_served():
-        return ["no service runs on this database: it is checked when one is started, cormorant run"]
-    if await session.is_paused():
-        return ["everything is paused: it is checked after cormorant jobs resume"]
-    return []
-
-
-def _hints(session: CommandSession, *, hand_to: tuple[str, ...], no_import: bool, **_: Any) -> Iterable[str]:
-    if no_import:
+def _hints(session: CommandSession, options: FeedSettings) -> Iterable[str]:
+    if not options.auto_import:
         yield "what is new is only counted"
-    elif not hand_to:
+    elif not options.hand_to:
         yield "what is new is only shown: --hand-to names nobody to hand it to"
     elif session.settings.mode != "live":
         yield 'observe mode: what is new is shown and not handed over; mode = "live" changes that'
@@ -310,28 +222,6 @@ def _hints(session: CommandSession, *, hand_to: tuple[str, ...], no_import: bool
 
 def _text(session: CommandSession) -> FeedText:
     return FeedText(now=session.now, zone=session.zone)
-
-
-def _how(
-    *,
-    adaptive: bool,
-    no_import: bool,
-    take_all: bool,
-    accept: tuple[str, ...],
-    reject: tuple[str, ...],
-    hand_to: tuple[str, ...],
-    **others: Any,
-) -> dict[str, Any]:
-    """What a subscription has of what the command was told."""
-    return {
-        "is_adaptive": adaptive,
-        "auto_import": not no_import,
-        "takes_first": take_all,
-        "accept": accept,
-        "reject": reject,
-        "targets": hand_to,
-        **other_feed_values(others),
-    }
 
 
 def _write_new(file: Path, body: bytes) -> None:
@@ -350,22 +240,25 @@ _PAINT = painter({"paused": "yellow", "failed": "red", "success": "green"})
 
 
 @frozen(kw_only=True)
-class FeedText:
-    """Words for one look."""
-
-    now: datetime
-    zone: tzinfo
+class FeedText(WatchText):
+    """Feeds and their checks as text."""
 
     def listed(self, found: Sequence[SubscriptionOut], *, after: int | None) -> Iterator[str]:
         """A page of them."""
-        if not found:
-            yield "nothing is subscribed to here; subscribe: cormorant subscriptions add NAME URL"
-            return
         rows = [
-            (str(each.id), each.name, timing(each), self._next(each), each.url, self._state(each)) for each in found
+            (
+                each.id,
+                each.name,
+                timing(each),
+                self.next_check(each.next_check_at, is_paused=each.is_paused),
+                each.url,
+                self._feed_state(each),
+            )
+            for each in found
         ]
         head = ("NO", "NAME", "WHEN", "NEXT CHECK", "FEED", "HOW IT WENT")
-        yield from table(head, rows, right=("NO",), paint=_PAINT)
+        empty = "nothing is subscribed to here; subscribe: cormorant subscriptions add NAME URL"
+        yield from table(head, rows, empty=empty, right=("NO",), paint=_PAINT)
         if after is not None:
             yield f"there are more: --after {after}"
 
@@ -379,11 +272,8 @@ class FeedText:
 
     def plan(self, plan: SchedulePreview, *, empty: str) -> Iterator[str]:
         """What runs when."""
-        if not plan.runs:
-            yield empty
-            return
-        rows = [(clock_time(run.at, self.now, self.zone), self._due(run.at), run.kind, run.name) for run in plan.runs]
-        yield from table(("AT", "FROM NOW", "WHAT", "NAME"), rows)
+        rows = [(self.at(run.at), self.due(run.at), run.kind, run.name) for run in plan.runs]
+        yield from table(("AT", "FROM NOW", "WHAT", "NAME"), rows, empty=empty)
         if plan.has_more:
             yield "there is more: raise --limit, or look less far ahead"
 
@@ -393,7 +283,7 @@ class FeedText:
         if each.effective_s is not None:
             why = f"after {each.failures} failures" if each.failures else "by its activity"
             yield "really", f"every {format_duration(each.effective_s)} {why}"
-        yield "next check", f"paused: {each.paused_because}" if each.is_paused else self._when(each.next_check_at)
+        yield "next check", f"paused: {each.paused_because}" if each.is_paused else self.when(each.next_check_at)
         yield "what is new", "is wanted" if each.auto_import else "is only counted"
         yield "first check", "takes all that is there" if each.first_check == "take" else "leaves out what is there"
         yield "must have", ", ".join(each.accept) or "anything"
@@ -401,46 +291,36 @@ class FeedText:
         yield "handed to", ", ".join(each.hand_to) or "nobody: what is new is only shown"
         if each.folder:
             yield "folder", " / ".join(each.folder)
-        for name in other_feed_settings():
+        for name in attrs.fields_dict(SubscriptionOut).keys() & attrs.fields_dict(FeedSettings).keys() - _SHOWN:
             yield name.replace("_", " "), str(getattr(each, name))
-        yield "set", "in the settings file" if each.origin == "configured" else each.origin
-        yield "how it went", self._state(each)
+        yield "set", "in the settings file" if each.origin == CONFIGURED else each.origin
+        yield "how it went", self._feed_state(each)
 
     def _checks(self, checks: Sequence[CheckOut]) -> Iterator[str]:
-        if not checks:
-            yield "no check yet"
-            return
         rows = [
             (
-                self._when(each.started_at),
+                self.when(each.started_at),
                 each.status,
-                str(each.items_found),
-                str(each.new_items),
+                each.items_found,
+                each.new_items,
                 f"{each.duration_ms} ms",
-                each.error or "",
+                each.error,
             )
             for each in checks
         ]
         head = ("CHECKED", "STATUS", "ITEMS", "NEW", "TOOK", "ERROR")
-        yield from table(head, rows, right=("ITEMS", "NEW", "TOOK"), paint=_PAINT)
+        yield from table(head, rows, empty="no check yet", right=("ITEMS", "NEW", "TOOK"), paint=_PAINT)
 
-    def _next(self, each: SubscriptionOut) -> str:
-        return "paused" if each.is_paused else self._due(each.next_check_at)
+    def _feed_state(self, each: SubscriptionOut) -> str:
+        often = "" if each.failures == 1 else f"{each.failures} times: "
+        error = each.last_error and f"{often}{each.last_error}"
+        return each.paused_because or self.last_check(each.last_checked_at, error)
 
-    def _state(self, each: SubscriptionOut) -> str:
-        if each.paused_because:
-            return each.paused_because
-        if each.last_checked_at is None:
-            return "not checked yet"
-        checked = f"checked {from_now(each.last_checked_at, self.now)}"
-        often = "once" if each.failures == 1 else f"{each.failures} times"
-        return f"{checked}, failed {often}: {each.last_error}" if each.last_error else checked
 
-    def _due(self, moment: datetime) -> str:
-        return "now" if moment <= self.now else from_now(moment, self.now)
-
-    def _when(self, moment: datetime) -> str:
-        return f"{clock_time(moment, self.now, self.zone)} ({from_now(moment, self.now)})"
+_SHOWN = frozenset(
+    {"url", "every_s", "cron", "zone", "adaptive", "auto_import", "first_check", "accept", "reject", "hand_to"}
+)
+"""The options of a feed that have a line of their own."""
 
 
 def timing(each: SubscriptionOut) -> str:

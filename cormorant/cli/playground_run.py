@@ -19,6 +19,8 @@ from cormorant.playground.world import KEY, playground_sites
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import PlaygroundOpened
 from cormorant.rules.settings.sources import SEARCHED
+from cormorant.rules.settings.watch import ArtistOptions
+from cormorant.rules.watch.releases import CatalogueArtist
 from supervisors import Service
 
 __all__ = ["LEAVE_WITH", "PlaygroundRun"]
@@ -67,11 +69,12 @@ class PlaygroundRun:
         await self._look()
 
     async def _look(self) -> None:
-        watches = self._service.watches
+        artists = self._service.artists
         with trio.move_on_after(self.LOOK_S), suppress(CormorantError):  # what is wrong is told by the service itself
             for artist_id, name in WATCHED.items():
-                if await watches.watch_artist(artist_id, name=name) is None:
-                    await watches.check_artist(artist_id)
+                [added] = await artists.add_new([CatalogueArtist(id=artist_id, name=name)], ArtistOptions())
+                if added is None:
+                    await artists.check(artist_id)
 
     async def _check(self) -> None:
         """Check feeds and prices by hand when something is new, as somebody would who does not want to wait."""
@@ -86,7 +89,7 @@ class PlaygroundRun:
         for price in PRICES.keys() & service.settings.prices.keys():
             await service.prices.check(price)
         for feed in playground_feeds(self._playground.address):
-            await service.subscriptions.check(feed)
+            await service.feeds.check_and_wait(feed)
 
     def _sites(self) -> list[str]:
         return [name for name, source in self._service.settings.sources.items() if source.kind in SEARCHED]

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import attrs
 import click
 from attrs import frozen
-from typing_extensions import override
 
-from cormorant.cli.console.command_line import (
-    EXIT_CODES,
-    LIMIT,
-    Duration,
-    HintingGroup,
-    NameList,
-    UsageRefused,
-    session_command,
-)
-from cormorant.cli.console.output import pairs, printable, table
-from cormorant.rules.units import clock_time, format_duration
+from cormorant.cli.console.command_line import EXIT_CODES, LIMIT, HintingGroup, UsageRefused
+from cormorant.cli.console.output import counted, pairs, printable, table
+from cormorant.cli.watches import WatchCommands, WatchText, watch_options
+from cormorant.rules.settings.watch import PriceSettings, options_from
+from cormorant.rules.units import format_duration
 from cormorant.rules.watch.price_import import (
     BYTES_MAX,
     CsvTable,
@@ -32,14 +23,12 @@ from cormorant.rules.watch.price_import import (
     things_in,
 )
 from cormorant.rules.watch.prices import (
-    TAKEN_OUT,
-    BadPrice,
     MatchStrength,
     PointType,
     Valuation,
     as_money,
-    read_price,
 )
+from cormorant.rules.watch.watches import TAKEN_OUT
 from cormorant.services.watch.views import (
     AlertOut,
     PointOut,
@@ -55,21 +44,6 @@ if TYPE_CHECKING:
     from cormorant.cli.console.database_session import CommandSession
     from storage.watch.prices import Alert, Collected, PriceView
 
-_NAME = click.argument("name", metavar="NAME")
-
-
-class Amount(click.ParamType[int]):
-    """A price, in cents."""
-
-    name = "amount"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return value if isinstance(value, int) else read_price(value).cents
-        except BadPrice as error:
-            self.fail(str(error), param, ctx)
-
 
 @click.group(
     cls=HintingGroup,
@@ -84,29 +58,19 @@ def prices() -> None:
     """
 
 
-@prices.command(short_help="Watch a price.", epilog=EXIT_CODES)
-@session_command(may_make=True)
-@_NAME
+@prices.session_command("Watch a price.", may_make=True)
+@click.argument("name", metavar="NAME")
 @click.argument("title", metavar="TITLE")
-@click.option("--year", default="", help="Its year.")
-@click.option("--mintmark", default="", help="Its mintmark.")
-@click.option("--denomination", default="", help="Its denomination.")
-@click.option("--series", default="", help="Its series.")
-@click.option("--search", "sources", type=NameList(), default="", metavar="A,B", help="Only these sources.")
-@click.option("--every", "every_s", type=Duration(), metavar="DURATION", help="How often.  [default: 1d]")
-@click.option("--currency", default="EUR", show_default=True, help="The currency that counts.")
-@click.option("--below", "below_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth less.")
-@click.option("--above", "above_cents", type=Amount(), metavar="AMOUNT", help="Tell when it is worth more.")
-async def add(session: CommandSession, name: str, title: str, *, every_s: float | None, **words: Any) -> int:
+@watch_options(PriceSettings, without=("title",))
+async def add(session: CommandSession, name: str, **given: Any) -> int:
     """Watch a price under a NAME of your choice; all words of TITLE must be in the title of what is sold."""
-    every_s = 86_400.0 if every_s is None else every_s
-    made = price_out(await session.assembly.watching.prices.watch(name, title, every_s=every_s, **words), None)
+    made = await session.assembly.watching.prices.add(name, options_from(PriceSettings, given))
+    shown = price_out(made)
     told = f"{name} is watched every {format_duration(made.every_s)}; a running service asks its sources at once"
-    return session.show({"added": attrs.asdict(made)}, [told])
+    return session.show({"added": shown}, [told])
 
 
-@prices.command("import", short_help="Take in a table: things to watch, or prices.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@prices.session_command("Take in a table: things to watch, or prices.", name="import", may_make=True)
 @click.argument("file", metavar="FILE.csv", type=click.File("rb"))
 async def import_file(session: CommandSession, file: BinaryIO) -> int:
     """Take in a table in CSV: things to watch, or prices of things that are watched. - is standard input.
@@ -126,14 +90,14 @@ async def import_file(session: CommandSession, file: BinaryIO) -> int:
         raise UsageRefused(f"FILE: {problem}; nothing was imported") from None
     except WrongLines as wrong:
         raise UsageRefused(
-            f"FILE: {_of(wrong.count, 'line')} cannot be used, nothing was imported", wrong.problems
+            f"FILE: {counted(wrong.count, 'line')} cannot be used, nothing was imported", wrong.problems
         ) from None
 
 
 async def _import_things(session: CommandSession, table: CsvTable) -> int:
     prices = session.assembly.watching.prices
-    added, known = await prices.watch_all(things_in(table, prices.wanted))
-    told = [f"{_of(len(added), 'thing')} added, {len(known)} known already and left as they are"]
+    added, known = await prices.add_new(things_in(table, prices.wanted))
+    told = [f"{counted(len(added), 'thing')} added, {len(known)} known already and left as they are"]
     if added:
         told += ["a running service asks their sources, two seconds apart"]
     return session.show({"added": [each.name for each in added], "known": known}, told)
@@ -141,7 +105,7 @@ async def _import_things(session: CommandSession, table: CsvTable) -> int:
 
 async def _import_points(session: CommandSession, table: CsvTable) -> int:
     prices = session.assembly.watching.prices
-    views = await prices.all()
+    views = await prices.all_views()
     unseen = _unseen(session, views)
     if any(row.cells["name"] in unseen for row in table.rows):
         raise UsageRefused(f"FILE: {', '.join(unseen)} is watched after the next start; run `cormorant run` first")
@@ -150,12 +114,12 @@ async def _import_points(session: CommandSession, table: CsvTable) -> int:
     written = sum(each.written for each in done)
     known = len(table.rows) - written
     facts = {"written": written, "known": known, "prices": [_written_facts(each) for each in done]}
-    told = [f"{_of(written, 'price')} imported, {known} known already"]
+    told = [f"{counted(written, 'price')} imported, {known} known already"]
     return session.show(facts, [*told, *_written_lines(done)])
 
 
 def _written_facts(done: Collected) -> dict[str, Any]:
-    value = None if done.valuation is None else attrs.asdict(value_out(done.valuation))
+    value = None if done.valuation is None else value_out(done.valuation)
     return {"price": done.intake.name, "written": done.written, "value": value}
 
 
@@ -167,18 +131,17 @@ def _written_lines(done: Sequence[Collected]) -> Iterator[str]:
             yield f"  {each.intake.name} is {_crossed(each.alert)}; nobody is told of what was imported"
 
 
-@prices.command("list", short_help="All prices.", epilog=EXIT_CODES)
-@session_command()
+@prices.session_command("All prices.", name="list")
 async def list_prices(session: CommandSession) -> int:
     """All prices that are watched, each with its value."""
-    views = await session.assembly.watching.prices.all()
+    views = await session.assembly.watching.prices.all_views()
     found = [price_out(each.intake, each.valuation) for each in views]
     waiting = [
         f"{name} is in the settings file, and watched from the next start on" for name in _unseen(session, views)
     ]
     lines = [*_text(session).listed(found), *waiting]
     empty = "no price is watched; cormorant prices add NAME TITLE adds one"
-    return session.show({"prices": list(map(attrs.asdict, found))}, lines or [empty])
+    return session.show({"prices": found}, lines or [empty])
 
 
 def _unseen(session: CommandSession, views: Iterable[PriceView]) -> list[str]:
@@ -186,66 +149,36 @@ def _unseen(session: CommandSession, views: Iterable[PriceView]) -> list[str]:
     return sorted(set(session.settings.prices) - {each.intake.name for each in views})
 
 
-@prices.command(short_help="One price, with what sources state of it.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
+@prices.session_command("One price, with what sources state of it.")
+@click.argument("name", metavar="NAME")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many points.")
 async def show(session: CommandSession, name: str, limit: int) -> int:
     """One price with its newest points and alerts."""
     prices = session.assembly.watching.prices
     view = await prices.show(name, limit=limit)
     shown = price_shown_out(view)
-    return session.show(attrs.asdict(shown), _text(session).shown(shown, sources=prices.sources_of(view.intake)))
+    return session.show(shown, _text(session).shown(shown, sources=prices.sources_of(view.intake)))
 
 
-@prices.command(short_help="The values that a price had.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
+@prices.session_command("The values that a price had.")
+@click.argument("name", metavar="NAME")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="So many values.")
 async def history(session: CommandSession, name: str, limit: int) -> int:
     """The values that a price had, newest first, one for each change."""
     found = [value_out(each) for each in await session.assembly.watching.prices.history(name, limit=limit)]
-    return session.show({"history": list(map(attrs.asdict, found))}, _text(session).history(found))
+    return session.show({"history": found}, _text(session).history(found))
 
 
-@prices.command(short_help="Ask its sources now.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def check(session: CommandSession, name: str) -> int:
-    """Ask its sources as soon as they may be asked; what one has answered lately is not asked again."""
-    asked = await session.assembly.watching.prices.check(name)
-    told = f"{_of(asked, 'source')} {'is' if asked == 1 else 'are'} asked by a running service as soon as allowed"
-    return session.show({"price": name, "sources": asked}, [f"{name}: {told}"])
-
-
-@prices.command(short_help="Leave a price alone for now.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def pause(session: CommandSession, name: str) -> int:
-    """Ask nobody about a price until it is resumed, also after a restart. `check` asks all the same."""
-    await session.assembly.watching.prices.pause(name)
-    told = f"{name} is left alone until cormorant prices resume {name}; what was collected stays"
-    return session.show({"price": name, "paused": True}, [told])
-
-
-@prices.command(short_help="End a pause.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def resume(session: CommandSession, name: str) -> int:
-    """Go on with a price: at its time, and soon if that has passed."""
-    due = (await session.assembly.watching.prices.resume(name)).next_attempt_at
-    when = "soon, by a running service" if due <= session.now else _text(session).time(due)
-    return session.show({"price": name, "paused": False}, [f"{name} goes on; its sources are asked {when}"])
-
-
-@prices.command(short_help="Watch a price no more.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def remove(session: CommandSession, name: str) -> int:
-    """Watch a price no more, and forget what was collected."""
-    await session.assembly.watching.prices.unwatch(name)
-    told = f"{name} is no longer watched, and what was collected is forgotten"
-    return session.show({"removed": name}, [told])
+PRICES = WatchCommands(
+    group=prices,
+    command="prices",
+    key="price",
+    what="a price",
+    service=lambda session: session.assembly.watching.prices,
+    after_check=lambda session, price: {"sources": len(session.assembly.watching.prices.sources_of(price))},
+    after_removal="What was collected is deleted.",
+)
+PRICES.add()
 
 
 def _text(session: CommandSession) -> PriceText:
@@ -253,11 +186,8 @@ def _text(session: CommandSession) -> PriceText:
 
 
 @frozen(kw_only=True)
-class PriceText:
-    """Prices as text, with times as of now."""
-
-    now: datetime
-    zone: tzinfo
+class PriceText(WatchText):
+    """Prices as text."""
 
     def listed(self, found: Sequence[PriceOut]) -> Iterator[str]:
         """All of them; nothing if there are none."""
@@ -272,19 +202,12 @@ class PriceText:
         yield from _points(shown.points)
         for alert in shown.alerts:
             value = as_money(alert.cents, alert.currency)
-            yield f"alert {self.time(alert.raised_at)}: {value} is {_crossed(alert)}"
+            yield f"alert {self.at(alert.raised_at)}: {value} is {_crossed(alert)}"
 
     def history(self, found: Sequence[ValueOut]) -> Iterator[str]:
         """The values that it had."""
-        if not found:
-            yield _worth(None)
-            return
-        rows = [(self.time(each.valued_at), _worth(each), str(each.points), each.match) for each in found]
-        yield from table(("SINCE", "VALUE", "SOLD", "MATCH"), rows, right=("VALUE", "SOLD"))
-
-    def time(self, moment: datetime) -> str:
-        """A time in the zone of the settings."""
-        return clock_time(moment, self.now, self.zone)
+        rows = [(self.at(each.valued_at), _worth(each), each.points, each.match) for each in found]
+        yield from table(("SINCE", "VALUE", "SOLD", "MATCH"), rows, empty=_worth(None), right=("VALUE", "SOLD"))
 
     def _facts(self, price: PriceOut, sources: Sequence[str]) -> Iterator[tuple[str, str]]:
         for part in ("title", "year", "mintmark", "denomination", "series"):
@@ -303,7 +226,7 @@ class PriceText:
     def _next(self, price: PriceOut) -> str:
         if price.origin == TAKEN_OUT:
             return "never"
-        return "paused" if price.is_paused else self.time(price.next_check_at)
+        return "paused" if price.is_paused else self.at(price.next_check_at)
 
 
 def _points(points: Sequence[PointOut]) -> Iterator[str]:
@@ -329,7 +252,7 @@ def _about(shown: PriceShownOut) -> str:
     value, own = shown.price.value, shown.price.currency
     if value is not None:
         left_out = value.other_currencies
-        apart = f"; {_of(left_out, 'sold price')} in other currencies left out" if left_out else ""
+        apart = f"; {counted(left_out, 'sold price')} in other currencies left out" if left_out else ""
         return f", of {value.points} sold, match {value.match}{apart}"
     others = sorted({each.currency for each in shown.points if _counts(each)} - {own})
     if others:
@@ -339,7 +262,3 @@ def _about(shown: PriceShownOut) -> str:
 
 def _counts(point: PointOut) -> bool:
     return point.type == PointType.SOLD.value and point.match != MatchStrength.NONE.name.lower()
-
-
-def _of(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

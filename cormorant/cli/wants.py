@@ -38,7 +38,7 @@ def wants() -> None:
 async def list_wants(session: CommandSession, state: str | None, before: int | None, limit: int) -> int:
     """The newest wants first: their state, and why."""
     wanted = None if state is None else WantState(state)
-    found = await session.assembly.watching.watches.wants(state=wanted, before_id=before, limit=limit)
+    found = await session.assembly.watching.wants.page(state=wanted, before_id=before, limit=limit)
     following, views = next_page(found, limit), await _views(session)
     shown = [views.want(each) for each in found]
     facts = {"wants": shown, "before": following}
@@ -49,7 +49,7 @@ async def list_wants(session: CommandSession, state: str | None, before: int | N
 @_ID
 async def show(session: CommandSession, want_id: int) -> int:
     """Everything about a want: each candidate with what speaks for and against it, and its downloads. Links are not shown."""
-    shown = (await _views(session)).shown(await session.assembly.watching.watches.want(want_id))
+    shown = (await _views(session)).shown(await session.assembly.watching.wants.find(want_id))
     return session.show(shown, _text(session).want(shown))
 
 
@@ -57,7 +57,7 @@ async def show(session: CommandSession, want_id: int) -> int:
 @_ID
 async def retry(session: CommandSession, want_id: int) -> int:
     """Search again now, also what was given up or ignored. Candidates that were tried in vain may be tried again."""
-    want = await session.assembly.watching.watches.retry(want_id)
+    want = await session.assembly.watching.wants.retry(want_id)
     return await _show_want(session, want, "is searched again by a running service")
 
 
@@ -65,7 +65,7 @@ async def retry(session: CommandSession, want_id: int) -> int:
 @_ID
 async def ignore(session: CommandSession, want_id: int) -> int:
     """Want it no more, until it is retried."""
-    want = await session.assembly.watching.watches.ignore(want_id)
+    want = await session.assembly.watching.wants.ignore(want_id)
     return await _show_want(session, want, f"is ignored until cormorant wants retry {want_id}")
 
 
@@ -76,7 +76,7 @@ async def ignore(session: CommandSession, want_id: int) -> int:
 )
 async def hand_over(session: CommandSession, want_id: int, candidate: str | None) -> int:
     """Hand a candidate over by hand, also in observe mode. The service sends it."""
-    want = await session.assembly.watching.watches.hand_over(want_id, ref=candidate)
+    want = await session.assembly.watching.wants.hand_over(want_id, ref=candidate)
     return await _show_want(session, want, "is handed over by a running service")
 
 
@@ -106,7 +106,7 @@ def downloads() -> None:
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
 async def list_downloads(session: CommandSession, before: int | None, limit: int) -> int:
     """The newest first."""
-    found = await session.assembly.watching.watches.downloads(before_id=before, limit=limit)
+    found = await session.assembly.watching.wants.downloads(before_id=before, limit=limit)
     following, views = next_page(found, limit), await _views(session)
     shown = [views.download(each) for each in found]
     facts = {"downloads": shown, "before": following}
@@ -117,7 +117,7 @@ async def list_downloads(session: CommandSession, before: int | None, limit: int
 @_DOWNLOAD_ID
 async def show_download(session: CommandSession, number: int) -> int:
     """Its target, state and reason, how often it was sent, and its want."""
-    shown = (await _views(session)).download(await session.assembly.watching.watches.download(number))
+    shown = (await _views(session)).download(await session.assembly.watching.wants.download(number))
     return session.show(shown, _text(session).download(shown))
 
 
@@ -125,7 +125,7 @@ async def show_download(session: CommandSession, number: int) -> int:
 @_DOWNLOAD_ID
 async def arrived(session: CommandSession, number: int) -> int:
     """Say that a download that is held has arrived: its want is done."""
-    want = await session.assembly.watching.watches.settle(number, has_arrived=True)
+    want = await session.assembly.watching.wants.settle(number, has_arrived=True)
     return await _show_want(session, want, "is done")
 
 
@@ -133,7 +133,7 @@ async def arrived(session: CommandSession, number: int) -> int:
 @_DOWNLOAD_ID
 async def send_again(session: CommandSession, number: int) -> int:
     """Say that a download that is held has not arrived: it is sent once more, under the same key."""
-    want = await session.assembly.watching.watches.settle(number, has_arrived=False)
+    want = await session.assembly.watching.wants.settle(number, has_arrived=False)
     return await _show_want(session, want, "is sent again by a running service")
 
 
@@ -145,7 +145,7 @@ def targets() -> None:
 @targets.session_command("All targets, and what each takes.", name="list", may_make=True)
 async def list_targets(session: CommandSession) -> int:
     """All targets: what each takes, whether it can be asked, and what happens in doubt. Addresses and keys are not shown."""
-    found = session.assembly.watching.watches.targets()
+    found = session.assembly.watching.wants.targets()
     return session.show({"targets": list(found)}, _text(session).targets(found))
 
 
@@ -153,7 +153,7 @@ async def list_targets(session: CommandSession) -> int:
 @click.argument("name", metavar="NAME")
 async def test_target(session: CommandSession, name: str) -> int:
     """Try address and credentials of a target. Nothing is given to it."""
-    said = (await _views(session)).redact(await session.assembly.watching.watches.test_target(name))
+    said = (await _views(session)).redact(await session.assembly.watching.wants.test_target(name))
     return session.show({"target": name, "said": said}, [f"{name} answers: {said}"])
 
 

@@ -1,96 +1,169 @@
-"""`cormorant watchlist` and `cormorant saved`: artists whose releases are wanted, and searches that are repeated."""
+"""`cormorant watchlist` and `cormorant saved`: artists and saved searches; the commands that all kinds of watches have."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import date, datetime, tzinfo
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import click
 from attrs import frozen
-from typing_extensions import override
 
 from cormorant.cli.console.command_line import (
     EXIT_CODES,
     EXIT_FAILED,
     EXIT_OK,
     CommandFailed,
-    Duration,
     HintingGroup,
-    NameList,
+    SettingValue,
     UsageRefused,
     session_command,
 )
-from cormorant.cli.console.output import painter, table
-from cormorant.rules.errors import AlreadyExists
+from cormorant.cli.console.output import Times, painter, table
 from cormorant.rules.search.outcomes import SearchError, SourceError, SourceRefused
-from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.settings.watch import SavedSettings
-from cormorant.rules.units import clock_time, format_duration, from_now
-from cormorant.rules.watch.artists import Start, artist_id_in, read_artist_lines, read_start
+from cormorant.rules.settings.fields import FLAG, PATTERNS, WORDS, Setting
+from cormorant.rules.settings.watch import ArtistOptions, SavedSettings, options_from
+from cormorant.rules.units import format_duration
+from cormorant.rules.watch.artists import artist_id_in, read_artist_lines
 from cormorant.rules.watch.releases import CatalogueArtist
-from cormorant.rules.watch.watches import FirstCheck, WatchOptions
 from cormorant.services.watch.views import ArtistOut, SavedOut, WantViews, artist_out, saved_out
 
 if TYPE_CHECKING:
     from cormorant.cli.console.database_session import CommandSession
+    from cormorant.services.watch.watches import WatchService
 
 FILE_LENGTH_MAX = 1_000_000
 WATCHED_FROM = 10
 """A file of so many artists takes a while: a bar shows how far it is."""
 
 F = TypeVar("F", bound=Callable[..., Any])
-StartOn = tuple[Start, date | None]
+Answer = tuple[Mapping[str, Any], Iterable[str]]
+"""What a command answers: as JSON, and as lines."""
 
-_ARTIST = click.argument("artist", metavar="ARTIST")
-_NAME = click.argument("name", metavar="NAME")
-
-
-class StartAt(click.ParamType[tuple[Start, date | None]]):
-    """From when on releases are wanted."""
-
-    name = "start"
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return value if isinstance(value, tuple) else read_start(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+_SWITCHES: Mapping[str, tuple[str, object, str]] = {
+    "first_check": ("--take-all", "take", "Also what is there already at the first check; otherwise only what is new."),
+    "auto_import": ("--no-import", False, "Only count what is new, and hand nothing over."),
+}
+"""The options that a command offers as a switch, with the value that it means."""
 
 
-_START = click.option(
-    "--start",
-    type=StartAt(),
-    default="now",
-    show_default=True,
-    help="now, all, or a day: what came out before stays out.",
-)
-
-
-def order_options(*, every: str) -> Callable[[F], F]:
-    """What can be said of any watch."""
+def watch_options(options: type, *, without: Sequence[str] = ()) -> Callable[[F], F]:
+    """Give a command an option for each option of a watch. What is not given is None, or no patterns."""
 
     def add(command: F) -> F:
-        usual = f"How often it is looked at, such as 12h.  [default: {every}]"
-        for option in (
-            click.option(
-                "--hand-to",
-                type=NameList(),
-                default="",
-                metavar="T,U",
-                help="Targets; the first that takes a find gets it.",
-            ),
-            click.option("--choose", default="", metavar="PROFILE", help="What fits: [profiles.NAME] of the settings."),
-            click.option("--search", type=NameList(), default="", metavar="A,B", help="Only these sources."),
-            click.option("--every", "every_s", type=Duration(), metavar="DURATION", help=usual),
-        ):
-            command = option(command)
+        for name, each in reversed(attrs.fields_dict(options).items()):
+            if name not in without:
+                command = _option(name, each.metadata[Setting.KEY], default=each.default)(command)
         return command
 
     return add
+
+
+def _option(name: str, setting: Setting, *, default: object) -> Callable[[F], F]:
+    flag = f"--{setting.key(name).replace('_', '-')}"
+    if name in _SWITCHES:
+        switch, value, text = _SWITCHES[name]
+        return click.option(switch, name, flag_value=value, default=None, type=click.UNPROCESSED, help=text)
+    if setting.kind is FLAG:
+        return click.option(flag, name, is_flag=True, default=None, help=setting.meaning)
+    if setting.kind.name == PATTERNS:
+        return click.option(flag, name, multiple=True, metavar="PATTERN", help=setting.meaning)
+    metavar = (
+        "A,B" if setting.kind is WORDS else setting.kind.name.upper() if setting.kind.name.isalpha() else name.upper()
+    )
+    usual = f"  [default: {setting.kind.write(default).strip(_QUOTE)}]" if default else ""
+    return click.option(flag, name, type=SettingValue(setting), metavar=metavar, help=f"{setting.meaning}{usual}")
+
+
+_QUOTE = '"'
+
+
+@frozen(kw_only=True)
+class WatchCommands:
+    """The commands that every kind of watch has: check, pause, resume and remove."""
+
+    group: click.Group
+    command: str
+    """The name of the group."""
+    key: str
+    """What JSON calls one."""
+    what: str
+    """What help texts call one."""
+    service: Callable[[CommandSession], WatchService[Any]]
+    metavar: str = "NAME"
+    how_named: str = ""
+    """How one may be named besides its name, for help texts."""
+    soon: Callable[[CommandSession], str] = lambda _session: "as soon as its sources may be asked"
+    """When a running service checks one that is due."""
+    checks_paused: bool = True
+    """Whether a check by hand is made while one is paused."""
+    after_check: Callable[[CommandSession, Any], Mapping[str, Any]] = lambda _session, _watch: {}
+    """What JSON says of a check besides."""
+    after_removal: str = "What was found stays."
+
+    def add(self) -> None:
+        """Add the commands to the group."""
+        paused = "Also while it is paused." if self.checks_paused else "One that is paused is refused."
+        for name, run, short, text in (
+            ("check", self._check, f"Check {self.what} now.", paused),
+            (
+                "pause",
+                self._pause,
+                f"Pause {self.what}.",
+                "It is not checked until it is resumed, also after a restart.",
+            ),
+            ("resume", self._resume, f"Resume {self.what}.", "It is checked when it is due."),
+            ("remove", self._remove, f"Remove {self.what}.", self.after_removal),
+        ):
+            command = click.argument("wanted", metavar=self.metavar)(_answering(run))
+            help_text = f"{short} {text}{self.how_named}"
+            self.group.command(name, help=help_text, short_help=short, epilog=EXIT_CODES)(session_command()(command))
+
+    async def _check(self, session: CommandSession, wanted: str) -> Answer:
+        service = self.service(session)
+        if not self.checks_paused:
+            found = await service.find(wanted)
+            if found.is_paused:
+                raise CommandFailed(f"{found.name} is paused; resume it: {self.to_resume(found)}")
+        due = await service.check(wanted)
+        hints = await session.service_hint()
+        told = f"{due.name} is due" + ("" if hints else f"; the running service checks it {self.soon(session)}")
+        facts = self.facts(due, due=True, service_runs=await session.is_served(), **self.after_check(session, due))
+        return facts, [told, *hints]
+
+    async def _pause(self, session: CommandSession, wanted: str) -> Answer:
+        paused = await self.service(session).pause(wanted)
+        return self.facts(paused, paused=True), [f"{paused.name} is paused until {self.to_resume(paused)}"]
+
+    async def _resume(self, session: CommandSession, wanted: str) -> Answer:
+        resumed = await self.service(session).resume(wanted)
+        due = Times(now=session.now, zone=session.zone).due(resumed.next_attempt_at)
+        told = f"{resumed.name} is resumed, and due {due}"
+        return self.facts(resumed, paused=False), [told, *await session.service_hint()]
+
+    async def _remove(self, session: CommandSession, wanted: str) -> Answer:
+        gone = await self.service(session).remove(wanted)
+        removed = self.facts(gone)[self.key]
+        return {"removed": removed}, [
+            f"{gone.name} is removed; {self.after_removal[0].lower()}{self.after_removal[1:-1]}"
+        ]
+
+    def facts(self, watch: Any, **more: Any) -> dict[str, Any]:
+        """What JSON says of a watch: its name, and what was done. An artist is shown whole."""
+        return {"artist": artist_out(watch)} if self.key == "artist" else {self.key: watch.name, **more}
+
+    def to_resume(self, watch: Any) -> str:
+        """The command that ends its pause."""
+        return f"cormorant {self.command} resume {watch.id if self.key == 'artist' else watch.name}"
+
+
+def _answering(run: Callable[[CommandSession, str], Awaitable[Answer]]) -> Callable[..., Awaitable[int]]:
+    async def command(session: CommandSession, wanted: str) -> int:
+        return session.show(*await run(session, wanted))
+
+    return command
 
 
 @click.group(cls=HintingGroup, short_help="Watch artists: add, list, pause, check, remove, import.", epilog=EXIT_CODES)
@@ -101,101 +174,70 @@ def watchlist() -> None:
     """
 
 
-@watchlist.command(short_help="Watch an artist.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@watchlist.session_command("Watch an artist.", may_make=True)
 @click.argument("artist", metavar="[ARTIST]", required=False, default="")
 @click.option("--id", "artist_id", metavar="ID", default="", help="Its id; with it and a name nobody is asked.")
 @click.option("--name", metavar="NAME", default="", help="What it is called here.  [default: as Spotify calls it]")
-@_START
-@order_options(every="watchlist.every of the settings")
-async def add(session: CommandSession, artist: str, artist_id: str, name: str, *, start: StartOn, **order: Any) -> int:
+@watch_options(ArtistOptions)
+async def add(session: CommandSession, artist: str, artist_id: str, name: str, **given: Any) -> int:
     """Watch an artist. ARTIST is a name, an id or a link, and is looked up at Spotify through its limits."""
     if not artist and not artist_id:
         raise click.UsageError("give an artist: a name, a link, or --id and --name")
     if artist_id and not (name or artist):
         raise click.UsageError("--id goes with --name: nobody is asked what it is called")
-    watches, options = session.assembly.watching.watches, WatchOptions(**order)
-    await watches.check_order(options)
+    artists, options = session.assembly.watching.artists, options_from(ArtistOptions, given)
+    await artists.check_options(options)
     found = CatalogueArtist(id=artist_id, name=name or artist) if artist_id else await _look_up(session, artist, name)
-    [added] = await watches.watch_artists([found], options, start=start[0], start_on=start[1])
-    if added is None:
-        raise AlreadyExists("artist", found.name)
+    added = await artists.add(found, options)
     since = "" if added.start_on is None else f" from {added.start_on} on"
     told = f"{added.name} is watched{since}; a running service looks {_soon(session)}"
-    return session.show({"added": attrs.asdict(artist_out(added))}, [told, *_hints(session, options)])
+    return session.show({"added": artist_out(added)}, [told, *_hints(session, options)])
 
 
-@watchlist.command("list", short_help="All artists, and when each is looked at.", epilog=EXIT_CODES)
-@session_command()
+@watchlist.session_command("All artists, and when each is looked at.", name="list")
 async def list_artists(session: CommandSession) -> int:
     """All artists: from when on, the next look, and what went wrong."""
-    found = [artist_out(each) for each in await session.assembly.watching.watches.artists()]
-    return session.show({"artists": list(map(attrs.asdict, found))}, _text(session).artists(found))
+    found = [artist_out(each) for each in await session.assembly.watching.artists.all()]
+    return session.show({"artists": found}, _text(session).artists(found))
 
 
-@watchlist.command(short_help="Watch an artist no more.", epilog=EXIT_CODES)
-@session_command()
-@_ARTIST
-async def remove(session: CommandSession, artist: str) -> int:
-    """Watch an artist no more, by number, id or name. What was found stays."""
-    gone = await session.assembly.watching.watches.unwatch_artist(artist)
-    told = f"{gone.name} is no longer watched; what was found stays"
-    return session.show({"removed": attrs.asdict(artist_out(gone))}, [told])
+def _soon(session: CommandSession) -> str:
+    return f"within {format_duration(session.settings.watchlist.interval_s)}"
 
 
-@watchlist.command(short_help="Look at an artist at the next tick.", epilog=EXIT_CODES)
-@session_command()
-@_ARTIST
-async def check(session: CommandSession, artist: str) -> int:
-    """Look at an artist at the next tick of the service, whatever failed before."""
-    found = await session.assembly.watching.watches.check_artist(artist)
-    told = f"{found.name} is due; a running service looks {_soon(session)}"
-    if found.is_paused:
-        told = f"{found.name} is paused, and is looked at after cormorant watchlist resume {found.id}"
-    return session.show({"artist": attrs.asdict(artist_out(found))}, [told])
+ARTISTS = WatchCommands(
+    group=watchlist,
+    command="watchlist",
+    key="artist",
+    what="an artist",
+    service=lambda session: session.assembly.watching.artists,
+    metavar="ARTIST",
+    how_named=" ARTIST is a number, an id or a name.",
+    soon=_soon,
+    checks_paused=False,
+)
+ARTISTS.add()
 
 
-@watchlist.command(short_help="Leave an artist alone for now.", epilog=EXIT_CODES)
-@session_command()
-@_ARTIST
-async def pause(session: CommandSession, artist: str) -> int:
-    """Leave an artist alone until it is resumed, also after a restart. What was found already goes its way."""
-    found = await session.assembly.watching.watches.pause_artist(artist, is_paused=True)
-    told = f"{found.name} is left alone until cormorant watchlist resume {found.id}"
-    return session.show({"artist": attrs.asdict(artist_out(found))}, [told])
-
-
-@watchlist.command(short_help="End a pause.", epilog=EXIT_CODES)
-@session_command()
-@_ARTIST
-async def resume(session: CommandSession, artist: str) -> int:
-    """Go on with an artist that was paused. What came out meanwhile is found."""
-    found = await session.assembly.watching.watches.pause_artist(artist, is_paused=False)
-    told = f"{found.name} goes on, and is looked at when it is due"
-    return session.show({"artist": attrs.asdict(artist_out(found))}, [told])
-
-
-@watchlist.command("import", short_help="Watch all artists of a file.", epilog=EXIT_CODES)
-@session_command(may_make=True)
+@watchlist.session_command("Watch all artists of a file.", name="import", may_make=True)
 @click.argument("file", metavar="FILE", type=click.File("r", encoding="utf-8"))
-@_START
-@order_options(every="watchlist.every of the settings")
-async def import_file(session: CommandSession, file: IO[str], *, start: StartOn, **order: Any) -> int:
+@watch_options(ArtistOptions)
+async def import_file(session: CommandSession, file: IO[str], **given: Any) -> int:
     """Watch all artists of a file: one in a line, as id, link or name; what follows a # is a comment. - is standard input.
 
     All are looked up first. If that breaks off, nobody is added; who is not found is told, and the others are added
     together.
     """
-    wanted, options = _artists_in(file), WatchOptions(**order)
-    watches = session.assembly.watching.watches
-    await watches.check_order(options)
-    artists = await watches.artists()
+    wanted, options = _artists_in(file), options_from(ArtistOptions, given)
+    service = session.assembly.watching.artists
+    await service.check_options(options)
+    artists = await service.all()
     there = {each.artist_id for each in artists} | {each.name.casefold() for each in artists}
     known = [each for each in wanted if (artist_id_in(each) or each.casefold()) in there]
     found, unknown = await _look_all_up(session, [each for each in wanted if each not in known])
     distinct = list({each.id: each for each in found}.values())
-    done = await watches.watch_artists(distinct, options, start=start[0], start_on=start[1])
-    added = [attrs.asdict(artist_out(each)) for each in done if each is not None]
+    done = await service.add_new(distinct, options)
+    added = [artist_out(each) for each in done if each is not None]
     known += [each.name for each, artist in zip(distinct, done, strict=True) if artist is None]
     told = [f"{len(added)} added, {len(known)} known already, {len(unknown)} not found"]
     told += [f"  not found: {each}" for each in unknown]
@@ -221,7 +263,7 @@ def _artists_in(file: IO[str]) -> list[str]:
 async def _look_up(session: CommandSession, wanted: str, name: str) -> CatalogueArtist:
     await _check_catalogue(session)
     async with session.assembly.search.supervisor():
-        found = await session.assembly.watching.watches.find_artist(wanted)
+        found = await session.assembly.watching.artists.look_up(wanted)
     return CatalogueArtist(id=found.id, name=name or found.name)
 
 
@@ -237,7 +279,7 @@ async def _look_all_up(session: CommandSession, wanted: Sequence[str]) -> tuple[
         with click.progressbar(wanted, label="look up", file=sys.stderr, hidden=not is_watched) as each_wanted:
             for each in each_wanted:
                 try:
-                    found.append(await session.assembly.watching.watches.find_artist(each))
+                    found.append(await session.assembly.watching.artists.look_up(each))
                 except SourceRefused:
                     unknown.append(each)
                 except (SourceError, SearchError) as error:
@@ -255,11 +297,7 @@ async def _check_catalogue(session: CommandSession) -> None:
         raise UsageRefused(f"no source knows artists: {remedy}, or give --id and --name")
 
 
-def _soon(session: CommandSession) -> str:
-    return f"within {format_duration(session.settings.watchlist.interval_s)}"
-
-
-def _hints(session: CommandSession, options: WatchOptions) -> Iterable[str]:
+def _hints(session: CommandSession, options: ArtistOptions) -> Iterable[str]:
     if not options.hand_to and not session.settings.watchlist.hand_to:
         yield "what fits is only shown: set watchlist.hand_to, or give --hand-to"
     elif session.settings.mode != "live":
@@ -275,86 +313,37 @@ def saved() -> None:
     """
 
 
-@saved.command("add", short_help="Repeat a search.", epilog=EXIT_CODES)
-@session_command(may_make=True)
-@_NAME
+@saved.session_command("Repeat a search.", name="add", may_make=True)
+@click.argument("name", metavar="NAME")
 @click.argument("words", metavar="[WORDS]", required=False, default="")
-@click.option("--categories", metavar="N,M", default="", help="Only in these categories, such as 3040.")
-@order_options(every="6h")
-@click.option(
-    "--take-all", is_flag=True, help="Also what is there already at the first check; otherwise only what is new."
-)
-async def add_saved(
-    session: CommandSession, name: str, words: str, categories: str, *, take_all: bool, **order: Any
-) -> int:
+@watch_options(SavedSettings, without=("query",))
+async def add_saved(session: CommandSession, name: str, words: str, **given: Any) -> int:
     """Repeat a search under a NAME of your choice. WORDS may be left out if there are categories: all that is new in them."""
-    options = WatchOptions(**order)
-    saved = await session.assembly.watching.watches.save_search(
-        name,
-        SearchRequest(query=words, categories=_numbers_in(categories)),
-        every_s=SavedSettings().every_s if options.every_s is None else options.every_s,
-        sources=options.search,
-        profile=options.choose,
-        targets=options.hand_to,
-        first_check=FirstCheck.TAKE if take_all else FirstCheck.SKIP,
-    )
-    first = "all that fits is wanted" if take_all else "what is there already at the first check is left out"
+    options = options_from(SavedSettings, given | {"query": words})
+    saved = await session.assembly.watching.saved.add(name, options)
+    takes_all = options.first_check == "take"
+    first = "all that fits is wanted" if takes_all else "what is there already at the first check is left out"
     told = [f"{name} is repeated every {format_duration(saved.every_s)}; {first}"]
     if not options.hand_to:
         told.append("what fits is only shown: --hand-to names nobody to hand it to")
-    return session.show({"added": attrs.asdict(saved_out(saved))}, told)
+    return session.show({"added": saved_out(saved)}, told)
 
 
-def _numbers_in(categories: str) -> list[int]:
-    numbers = [part.strip() for part in categories.split(",") if part.strip()]
-    if any(not part.isascii() or not part.isdecimal() or len(part) > len("1000000") for part in numbers):
-        raise click.BadParameter("give numbers with commas between them, such as 3040,3010", param_hint="--categories")
-    return list(map(int, numbers))
-
-
-@saved.command("list", short_help="All saved searches.", epilog=EXIT_CODES)
-@session_command()
+@saved.session_command("All saved searches.", name="list")
 async def list_saved(session: CommandSession) -> int:
     """All saved searches: how often, the next check, and what went wrong."""
-    found = [saved_out(each) for each in await session.assembly.watching.watches.saved()]
-    return session.show({"saved": list(map(attrs.asdict, found))}, _text(session).searches(found))
+    found = [saved_out(each) for each in await session.assembly.watching.saved.all()]
+    return session.show({"saved": found}, _text(session).searches(found))
 
 
-@saved.command("remove", short_help="Repeat a search no more.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def remove_saved(session: CommandSession, name: str) -> int:
-    """Repeat a search no more. What was found stays."""
-    await session.assembly.watching.watches.remove_search(name)
-    return session.show({"removed": name}, [f"{name} is no longer repeated; what was found stays"])
-
-
-@saved.command("pause", short_help="Leave a search alone for now.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def pause_saved(session: CommandSession, name: str) -> int:
-    """Leave a search alone until it is resumed, also after a restart."""
-    await session.assembly.watching.watches.pause_search(name, is_paused=True)
-    told = f"{name} is left alone until cormorant saved resume {name}"
-    return session.show({"saved": name, "paused": True}, [told])
-
-
-@saved.command("resume", short_help="End a pause.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def resume_saved(session: CommandSession, name: str) -> int:
-    """Go on with a search that was paused."""
-    await session.assembly.watching.watches.pause_search(name, is_paused=False)
-    return session.show({"saved": name, "paused": False}, [f"{name} goes on"])
-
-
-@saved.command("check", short_help="Repeat a search now.", epilog=EXIT_CODES)
-@session_command()
-@_NAME
-async def check_saved(session: CommandSession, name: str) -> int:
-    """Repeat a search now, also while it is paused, as soon as its sources may be asked."""
-    await session.assembly.watching.watches.check_search(name)
-    return session.show({"saved": name, "due": True}, [f"{name} is due; a running service repeats it soon"])
+SAVED = WatchCommands(
+    group=saved,
+    command="saved",
+    key="saved",
+    what="a saved search",
+    service=lambda session: session.assembly.watching.saved,
+)
+SAVED.add()
 
 
 _PAINT = painter({"paused": "yellow"})
@@ -365,67 +354,59 @@ def _text(session: CommandSession) -> WatchText:
 
 
 @frozen(kw_only=True)
-class WatchText:
-    """Artists and saved searches as text."""
+class WatchText(Times):
+    """Artists and saved searches as text; what the texts of all watches share."""
 
-    now: datetime
-    zone: tzinfo
+    def next_check(self, at: datetime, *, is_paused: bool) -> str:
+        """When one is checked next."""
+        return "paused" if is_paused else self.due(at)
+
+    def last_check(self, at: datetime | None, error: str | None, *, checked: str = "checked") -> str:
+        """How the last check went."""
+        if at is None:
+            return f"failed: {error}" if error else f"not {checked} yet"
+        return f"{checked} {self.ago(at)}{f', failed: {error}' if error else ''}"
 
     def artists(self, found: Sequence[ArtistOut]) -> Iterator[str]:
         """The watchlist."""
-        if not found:
-            yield "nobody is watched yet; watch somebody: cormorant watchlist add ARTIST"
-            return
         rows = [
-            (str(each.number), each.name, each.id, _start(each), self._next_look(each), self._state(each))
+            (
+                each.number,
+                each.name,
+                each.id,
+                each.start_on or each.start,
+                self.next_check(each.next_look_at, is_paused=each.is_paused),
+                self._state(each),
+            )
             for each in found
         ]
         head = ("NO", "ARTIST", "ID", "START", "NEXT LOOK", "HOW IT WENT")
-        yield from table(head, rows, right=("NO",), paint=_PAINT)
+        empty = "nobody is watched yet; watch somebody: cormorant watchlist add ARTIST"
+        yield from table(head, rows, empty=empty, right=("NO",), paint=_PAINT)
         paused = [each.number for each in found if each.is_paused]
         if paused:
             yield f"paused: nobody looks at them; cormorant watchlist resume {paused[0]}"
 
-    def _next_look(self, artist: ArtistOut) -> str:
-        return "paused" if artist.is_paused else self._due(artist.next_look_at)
-
     def _state(self, artist: ArtistOut) -> str:
         until = artist.left_alone_until
         if until is not None and until > self.now:
-            return (
-                f"left alone until {clock_time(until, self.now, self.zone)}: {artist.last_error or 'too much failed'}"
-            )
-        if artist.last_looked_at is None:
-            return "not looked at yet"
-        looked = f"looked at {from_now(artist.last_looked_at, self.now)}"
-        return f"{looked}, failed: {artist.last_error}" if artist.last_error else looked
+            return f"left alone until {self.at(until)}: {artist.last_error or 'too much failed'}"
+        return self.last_check(artist.last_looked_at, artist.last_error, checked="looked at")
 
     def searches(self, found: Sequence[SavedOut]) -> Iterator[str]:
         """The saved searches."""
-        if not found:
-            yield 'no search is saved yet; save one: cormorant saved add NAME "words"'
-            return
         rows = [
-            (each.name, _asked(each), format_duration(each.every_s), self._next_check(each), self._checked(each))
+            (
+                each.name,
+                _asked(each),
+                format_duration(each.every_s),
+                self.next_check(each.next_check_at, is_paused=each.is_paused),
+                self.last_check(each.last_checked_at, each.last_error),
+            )
             for each in found
         ]
-        yield from table(("NAME", "SEARCH", "EVERY", "NEXT CHECK", "HOW IT WENT"), rows, paint=_PAINT)
-
-    def _next_check(self, saved: SavedOut) -> str:
-        return "paused" if saved.is_paused else self._due(saved.next_check_at)
-
-    def _checked(self, saved: SavedOut) -> str:
-        if saved.last_checked_at is None:
-            return f"failed: {saved.last_error}" if saved.last_error else "not checked yet"
-        checked = f"checked {from_now(saved.last_checked_at, self.now)}"
-        return f"{checked}, failed: {saved.last_error}" if saved.last_error else checked
-
-    def _due(self, moment: datetime) -> str:
-        return "now" if moment <= self.now else from_now(moment, self.now)
-
-
-def _start(artist: ArtistOut) -> str:
-    return artist.start if artist.start_on is None else f"{artist.start_on}"
+        empty = 'no search is saved yet; save one: cormorant saved add NAME "words"'
+        yield from table(("NAME", "SEARCH", "EVERY", "NEXT CHECK", "HOW IT WENT"), rows, empty=empty, paint=_PAINT)
 
 
 def _asked(saved: SavedOut) -> str:

@@ -27,7 +27,11 @@ _FIELDS: Final = 5
 
 
 class ScheduleProblem(ValueError):
-    """A schedule that cannot be kept; the message names the part and the remedy."""
+    """A schedule that cannot be kept: the part that is wrong, and what is wrong with it, with the remedy."""
+
+    def __init__(self, part: str, message: str) -> None:
+        super().__init__(message)
+        self.part = part
 
 
 @frozen(kw_only=True)
@@ -39,22 +43,18 @@ class Schedule:
     zone: str = "UTC"
 
     def __attrs_post_init__(self) -> None:
-        problem = schedule_problem(self)
+        if (self.every_s is None) == (self.cron is None):
+            raise ScheduleProblem("cron", "give either an interval or a cron text")
+        if self.every_s is not None and not INTERVAL_S_MIN <= self.every_s <= INTERVAL_S_MAX:
+            allowed = f"{INTERVAL_S_MIN:g} s to 365 days"
+            raise ScheduleProblem("every", f"the interval is {self.every_s:g} s; allowed: {allowed}")
+        try:
+            zone = zone_of(self.zone)
+        except (OSError, ValueError, KeyError):
+            raise ScheduleProblem("zone", f"{self.zone!r} is no time zone; write one like Europe/Berlin") from None
+        problem = None if self.cron is None else _cron_problem(self.cron, zone)
         if problem:
-            raise ScheduleProblem(problem)
-
-
-def schedule_problem(schedule: Schedule) -> str | None:
-    """Why a schedule cannot be kept."""
-    if (schedule.every_s is None) == (schedule.cron is None):
-        return "give either an interval or a cron text"
-    if schedule.every_s is not None and not INTERVAL_S_MIN <= schedule.every_s <= INTERVAL_S_MAX:
-        return f"the interval is {schedule.every_s:g} s; allowed: {INTERVAL_S_MIN:g} s to 365 days"
-    try:
-        zone = zone_of(schedule.zone)
-    except (OSError, ValueError, KeyError):
-        return f"{schedule.zone!r} is no time zone; write one like Europe/Berlin"
-    return None if schedule.cron is None else _cron_problem(schedule.cron, zone)
+            raise ScheduleProblem("cron", problem)
 
 
 def _cron_problem(cron: str, zone: tzinfo) -> str | None:

@@ -49,7 +49,7 @@ async def gauge_values(parts: WebParts) -> list[MetricValue]:
     now = parts.environment.now()
     values = [
         MetricValue(metric="cormorant_info", value=1, labels=(__version__,)),
-        MetricValue(metric="active_subscription_checks", value=len(parts.subscriptions.running)),
+        MetricValue(metric="active_subscription_checks", value=len(parts.feeds.running)),
         *_of_sources(parts, now),
         *(
             MetricValue(metric="cormorant_child_restarts", value=child.restarts, labels=(child.name,))

@@ -35,9 +35,11 @@ _MAY_CONFLICT: Final = (
     "/clients",
     "/clients/{name}",
     "/subscriptions",
-    "/subscriptions/{subscription}",
-    "/subscriptions/{subscription}/check",
+    "/subscriptions/{watch}",
+    "/subscriptions/{watch}/check",
 )
+_NAMED: Final = ("/api/v1/saved-searches/", "/api/v1/prices/")
+"""Paths of watches whose names are like those of tables in the settings file."""
 _TEXTS: Final = {"type": "string", "maxLength": QUERY_LENGTH_MAX, "pattern": "^[^\\u0000]*$"}
 _BODY: Final = {
     "query": _TEXTS,
@@ -169,7 +171,7 @@ def _describe(method: str, path: str, operation: dict[str, Any]) -> None:
         content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
         responses[code] = {"description": _CODES[code], "content": content}
     for parameter in operation.get("parameters", []):
-        if parameter["in"] == "path" and parameter["name"] == "name":
+        if parameter["in"] == "path" and (parameter["name"] == "name" or path.startswith(_NAMED)):
             parameter["schema"]["pattern"] = _NAME
     if path.endswith(("/stream", "/events")):
         responses["200"]["content"] = {"text/event-stream": {"schema": _EVENT}}

@@ -22,7 +22,8 @@ from cormorant.services.schedule import Timetable
 from cormorant.services.searches import Searches
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
-from cormorant.services.watch.watches import Watches
+from cormorant.services.watch.wants import Wants
+from cormorant.services.watch.watches import Artists, SavedSearches
 from cormorant.web.metrics import Metrics
 from storage.jobs.reports import KindCount
 
@@ -49,9 +50,11 @@ class WebParts:
     environment: Environment = field(kw_only=False)
     searches: Searches
     jobs: Jobs
-    watches: Watches
-    subscriptions: Feeds
+    artists: Artists
+    saved: SavedSearches
+    feeds: Feeds
     prices: Prices
+    wants: Wants
     apps: Apps
     monitor: ServiceMonitor
     bus: EventBus

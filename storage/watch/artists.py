@@ -1,11 +1,10 @@
-"""Artists: add, remove, claim, watermarks, charges, blocks and catalogue progress."""
+"""Artists beyond the common verbs: claims, watermarks, charges, blocks and catalogue progress."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from attrs import evolve
 from sqlalchemy import Connection, text
 
 from cormorant.rules.watch.artists import (
@@ -17,11 +16,9 @@ from cormorant.rules.watch.artists import (
     load_progress,
 )
 from cormorant.rules.watch.wants import Want
-from storage.engine.columns import check_text, from_micros, kept_text, to_micros
+from storage.engine.columns import from_micros, kept_text, to_micros
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
-from storage.search import sources
-from storage.search.sources import SourceRecord
 from storage.tables import ARTISTS, RowCodec
 from storage.watch import wants, watches
 from storage.watch.watches import WatchKind
@@ -29,29 +26,16 @@ from storage.watch.watches import WatchKind
 TEXT_LENGTH_MAX = 500
 AHEAD = timedelta(days=1)
 """No cooldown lasts that long: one that ends later was written by a clock that ran ahead."""
-ARTIST = WatchKind(codec=RowCodec(ARTISTS, Artist), what="artist", command="watchlist")
-_DIGITS_MAX = 18
-
-
-def add(connection: Connection, artist: Artist) -> Artist | None:
-    """Watch an artist; None when it is watched already."""
-    row = ARTIST.codec.to_row(artist, name=kept_text(artist.name, TEXT_LENGTH_MAX))
-    found: int | None = connection.execute(_ADD, row).scalar_one_or_none()
-    return None if found is None else evolve(artist, id=found)
-
-
-def remove(connection: Connection, artist_id: int) -> bool:
-    """Watch an artist no more. What was found stays."""
-    return connection.execute(_REMOVE, {"id": artist_id}).rowcount > 0
-
-
-def find(connection: Connection, wanted: str) -> Artist:
-    """One artist by number, id or name, or `NotFound`."""
-    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) <= _DIGITS_MAX else -1
-    row = connection.execute(_FIND, {"number": number, "wanted": check_text(wanted)}).first()
-    if row is None:
-        raise ARTIST.not_found(wanted)
-    return ARTIST.from_row(row)
+ARTIST = WatchKind(
+    codec=RowCodec(ARTISTS, Artist),
+    what="artist",
+    command="watchlist",
+    order="id",
+    unique="source, artist_id",
+    matches="id = :number OR artist_id = :wanted OR lower(name) = lower(:wanted)",
+    first="id <> :number, artist_id <> :wanted, id",
+    set_with_check="retry_block_until = NULL, failures = 0",
+)
 
 
 def claim(connection: Connection, *, worker: str, now: datetime, limit: int) -> list[Artist]:
@@ -76,7 +60,7 @@ def claim(connection: Connection, *, worker: str, now: datetime, limit: int) -> 
 def blocked(connection: Connection, *, now: datetime, limit: int) -> list[Artist]:
     """Artists that are due and are left alone because too much has failed."""
     words = {"now": to_micros(now), "ahead": to_micros(now + AHEAD), "limit": limit}
-    return [ARTIST.from_row(row) for row in connection.execute(_BLOCKED, words)]
+    return [ARTIST.codec.from_row(row) for row in connection.execute(_BLOCKED, words)]
 
 
 def release(connection: Connection, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
@@ -124,16 +108,6 @@ def charge(connection: Connection, artist_id: int, charge: Charge) -> None:
     connection.execute(_CHARGE, {"id": artist_id, "failures": cost.failures, "until": until})
 
 
-def set_paused(connection: Connection, artist_id: int, *, is_paused: bool) -> None:
-    """Leave an artist alone, or go on. It stays as due as it is."""
-    connection.execute(_PAUSE, {"id": artist_id, "is_paused": is_paused})
-
-
-def check_now(connection: Connection, artist_id: int, *, now: datetime) -> None:
-    """Look at an artist at the next tick, whatever failed before."""
-    connection.execute(_CHECK_NOW, {"id": artist_id, "now": to_micros(now)})
-
-
 Key = tuple[str, str]
 """A source, and an id there."""
 
@@ -165,35 +139,6 @@ def prune_progress(connection: Connection, *, before: datetime, limit: int) -> i
     """Forget lists that nobody has read to their end, such as those of artists that are no longer watched."""
     pruned: int = connection.execute(_PRUNE_PROGRESS, {"before": to_micros(before), "limit": limit}).rowcount
     return pruned
-
-
-def add_all(
-    connection: Connection, made: Sequence[Artist], *, check: Callable[[Sequence[SourceRecord]], None]
-) -> list[Artist | None]:
-    """Watch artists, all or none; None for each that is watched already. `check` raises if a source does not fit."""
-    check(sources.all_sources(connection))
-    return [add(connection, artist) for artist in made]
-
-
-def unwatch(connection: Connection, wanted: str) -> Artist:
-    """Watch an artist no more, by number, ID or name."""
-    artist = find(connection, wanted)
-    remove(connection, artist.id)
-    return artist
-
-
-def pause(connection: Connection, wanted: str, *, is_paused: bool) -> Artist:
-    """Pause or resume an artist, by number, ID or name."""
-    artist = find(connection, wanted)
-    set_paused(connection, artist.id, is_paused=is_paused)
-    return evolve(artist, is_paused=is_paused)
-
-
-def check_soon(connection: Connection, wanted: str, *, now: datetime) -> Artist:
-    """Make an artist due at the next tick, by number, ID or name."""
-    artist = find(connection, wanted)
-    check_now(connection, artist.id, now=now)
-    return find(connection, str(artist.id))
 
 
 def keep_progress(connection: Connection, walks: Mapping[Key, CatalogueProgress], ended: Sequence[Key]) -> None:
@@ -239,12 +184,6 @@ def record_wants(connection: Connection, wanted: Sequence[tuple[Want, NewJob | N
     return new
 
 
-_ADD = text(f"{ARTIST.codec.insert()} ON CONFLICT (source, artist_id) DO NOTHING RETURNING id")
-_REMOVE = text("DELETE FROM watchlist_artists WHERE id = :id")
-_FIND = text(f"""
-    SELECT {ARTIST.codec.columns} FROM watchlist_artists WHERE id = :number OR artist_id = :wanted OR lower(name) = lower(:wanted)
-    ORDER BY id <> :number, artist_id <> :wanted, id LIMIT 1
-""")
 _IS_DUE = """
     NOT is_paused AND (next_attempt_at <= :now OR watermark > :ahead)
     AND (retry_block_until IS NULL OR retry_block_until <= :now OR retry_block_until > :ahead)
@@ -267,10 +206,6 @@ _FAIL = text("""
 _CHARGE = text("""
     UPDATE watchlist_artists SET failures = :failures, retry_block_until = COALESCE(:until, retry_block_until)
     WHERE id = :id
-""")
-_PAUSE = text("UPDATE watchlist_artists SET is_paused = :is_paused WHERE id = :id")
-_CHECK_NOW = text("""
-    UPDATE watchlist_artists SET next_attempt_at = :now, retry_block_until = NULL, failures = 0 WHERE id = :id
 """)
 _ANY = text("SELECT 1 FROM catalogue_walks LIMIT 1")
 _FIND_PROGRESS = text("SELECT began_at, walk FROM catalogue_walks WHERE source = :source AND artist_id = :artist_id")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 from sqlalchemy import Connection
@@ -22,10 +22,12 @@ from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.search import answers
 from storage.search.answers import SourceAnswer
-from storage.watch import artists, feeds, handovers, saved_searches, wants, watches
+from storage.watch import artists, handovers, saved_searches, wants, watches
 from storage.watch.artists import ARTIST
+from storage.watch.feeds import FEED
 from storage.watch.saved_searches import SAVED
 from storage.watch.wants import Candidate, WantView
+from storage.watch.watches import WatchKind
 
 Judged = tuple[str, Result, Judgement]
 
@@ -396,13 +398,12 @@ def _targets_of(connection: Connection, watch: str, targets: WatchTargets) -> tu
     kind, _, name = watch.partition(":")
     named: Sequence[str] = ()
     with suppress(NotFound):
-        if kind == "artist" and name.isdigit():
-            artist = watches.by_id(connection, ARTIST, int(name))
-            named = artist.targets if artist is not None else ()
-        elif kind == "saved":
-            named = watches.find(connection, SAVED, name).targets
-        elif kind == "feed":
-            named = feeds.find(connection, name).targets
+        if kind in _KINDS:
+            named = watches.find(connection, _KINDS[kind], name).targets
     there = tuple(each for each in named if each in targets.configured)
     usual = targets.usual if kind == "artist" else ()
     return there or tuple(each for each in usual if each in targets.configured)
+
+
+_KINDS: Final[Mapping[str, WatchKind[Any]]] = {"artist": ARTIST, "saved": SAVED, "feed": FEED}
+"""The kinds of watches that a want names, such as artist:12."""

@@ -38,7 +38,7 @@ def claim(connection: Connection, *, worker: str, now: datetime, limit: int) -> 
         return []
     if connection.dialect.name == "postgresql":
         found = _CLAIM.rows(connection, (worker, to_micros(now), limit))
-        return sorted(map(due_of, found), key=lambda each: (each.next_check_at, each.id))
+        return sorted(map(due_of, found), key=lambda each: (each.next_attempt_at, each.id))
     # SQLite has one writer at a time, and two plain statements take half as long as one that returns what it has changed.
     due = [due_of(row, claims=1) for row in _DUE.rows(connection, (to_micros(now), limit))]
     _TAKE.change_many(connection, [(worker, each.token, each.id) for each in due])
@@ -77,7 +77,7 @@ def release(connection: Connection, mine: Sequence[DueFeed]) -> None:
 
 def release_until(connection: Connection, turns: Mapping[DueFeed, datetime]) -> None:
     """Give back what has its turn later, each with its time. A time that it got meanwhile is kept."""
-    rows = [(to_micros(each.next_check_at), to_micros(turns[each]), each.id, each.token) for each in _sorted(turns)]
+    rows = [(to_micros(each.next_attempt_at), to_micros(turns[each]), each.id, each.token) for each in _sorted(turns)]
     _RELEASE_UNTIL.change_many(connection, rows)
 
 
@@ -120,7 +120,7 @@ def end_check(  # noqa: PLR0913 - all that a check leaves behind
     error = None if check.error is None else kept_text(check.error, TEXT_LENGTH_MAX)
     known = subscription.failures  # who resumed it meanwhile has said zero, and that stands
     ended = checked + check.duration_ms * 1_000
-    due = to_micros(subscription.next_check_at)
+    due = to_micros(subscription.next_attempt_at)
     soon = (due, ended, known, to_micros(following.next_check_at), known, following.effective_s, checked)
     mine = (subscription.id, subscription.token)
     status = check.status.value

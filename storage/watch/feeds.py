@@ -1,4 +1,4 @@
-"""Feeds: add, remove, pause, reschedule, and the index of due ones."""
+"""Feeds beyond the common verbs: the settings file, other times, clock jumps, and when the next one is due."""
 
 from __future__ import annotations
 
@@ -8,52 +8,29 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
+from attrs import evolve
 from sqlalchemy import Connection, text
+from typing_extensions import override
 
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.settings.watch import other_feed_settings
+from cormorant.rules.settings.watch import FeedSettings
 from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed, next_time_anew
-from storage.engine.columns import check_text, from_micros, to_micros
+from cormorant.rules.watch.watches import fields_set_by
+from storage.engine.columns import from_micros, to_micros
 from storage.engine.statements import FastStatement, skip_locked
 from storage.tables import FEEDS, RowCodec
 from storage.watch import watches
 from storage.watch.watches import WatchKind
 
 CHANNEL = "cormorant_subscriptions"
-NUMBER_LENGTH_MAX = 18
-NAME_SHOWN_MAX = 120
 AHEAD: Final = timedelta(hours=2)
 """A check later than that was made by a clock that ran ahead."""
 SCHEDULES_KEPT: Final = 1_000
-_CODEC = RowCodec(
-    FEEDS, Subscription, columns_of={"next_check_at": "next_attempt_at"}, also=("every_s", "cron", "zone")
-)
-
-
-def announce(connection: Connection) -> None:
-    """Let other processes look when this transaction commits. On SQLite they look at the file's version instead."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_NOTIFY)
-
-
-def add(connection: Connection, subscription: Subscription) -> Subscription:
-    """Subscribe, or `AlreadyExists`."""
-    return add_all(connection, [subscription])[0]
-
-
-def add_all(connection: Connection, wanted: Sequence[Subscription]) -> list[Subscription]:
-    """Subscribe to all of these, or `AlreadyExists`."""
-    made = [watches.add(connection, FEED, each) for each in wanted]
-    announce(connection)
-    return made
 
 
 def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> None:
     """Make those of the settings file what it says now. What was seen stays seen; others are left alone."""
-    names = {each.name for each in wanted}
-    for name in watches.configured_names(connection, FEED):
-        if name not in names:
-            watches.remove(connection, FEED, name)
+    watches.remove_unconfigured(connection, FEED, {each.name for each in wanted})
     written = {row.name: row.written_url for row in connection.execute(_WRITTEN)}
     for each in sorted(wanted, key=lambda subscription: subscription.name):
         before = written.get(each.name)
@@ -61,26 +38,6 @@ def set_configured(connection: Connection, wanted: Sequence[Subscription]) -> No
         watches.configure(connection, FEED, each, is_other=is_other)
         if before != each.url:
             connection.execute(_WRITE, {"name": each.name, "url": each.url})
-
-
-def find(connection: Connection, wanted: str | int) -> Subscription:
-    """One of them by name or number, or `NotFound`."""
-    by_number = isinstance(wanted, int)
-    row = connection.execute(_BY_ID if by_number else _BY_NAME, {"wanted": wanted}).one_or_none()
-    if row is None:
-        raise FEED.not_found(wanted)
-    return subscription_of(row)
-
-
-def find_any(connection: Connection, wanted: str) -> Subscription:
-    """One of them by number or, where none has this number, by name; or `NotFound`."""
-    row = None
-    if wanted.isascii() and wanted.isdecimal() and len(wanted) <= NUMBER_LENGTH_MAX:
-        row = connection.execute(_BY_ID, {"wanted": int(wanted)}).one_or_none()
-    row = row or connection.execute(_BY_NAME, {"wanted": check_text(wanted)}).one_or_none()
-    if row is None:
-        raise FEED.not_found(wanted[:NAME_SHOWN_MAX])
-    return subscription_of(row)
 
 
 def names(connection: Connection) -> list[tuple[str, str]]:
@@ -91,7 +48,7 @@ def names(connection: Connection) -> list[tuple[str, str]]:
 def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Subscription]:
     """Those that are due by then and not paused, soonest first."""
     rows = connection.execute(_DUE_UNTIL, {"until": to_micros(until), "limit": limit})
-    return [subscription_of(row) for row in rows]
+    return [FEED.codec.from_row(row) for row in rows]
 
 
 def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
@@ -116,21 +73,13 @@ def reschedule(connection: Connection, number: int, at: datetime) -> None:
     """Check it at this time."""
     if not connection.execute(RESCHEDULE, {"id": number, "at": to_micros(at)}).rowcount:
         raise FEED.not_found(number)
-    announce(connection)
+    watches.announce(connection, FEED)
 
 
 def reschedule_all(connection: Connection, times: Mapping[int, datetime]) -> None:
     """Check each at its time. Those that are no more are passed over."""
     connection.execute(RESCHEDULE, [{"id": number, "at": to_micros(times[number])} for number in sorted(times)])
-    announce(connection)
-
-
-def set_paused(connection: Connection, name: str, *, why: str | None, now: datetime) -> None:
-    """Leave it alone for a reason, or go on: then failures and effective interval begin anew."""
-    statement, words = (_PAUSE, {"why": why}) if why is not None else (_RESUME, {"now": to_micros(now)})
-    if not connection.execute(statement, words | {"name": name}).rowcount:
-        raise FEED.not_found(name)
-    announce(connection)
+    watches.announce(connection, FEED)
 
 
 def next_due(connection: Connection) -> datetime | None:
@@ -145,9 +94,18 @@ def count(connection: Connection) -> tuple[int, int]:
     return row.total, row.running or 0
 
 
-def _row(subscription: Subscription) -> dict[str, Any]:
-    schedule = subscription.schedule
-    return _CODEC.to_row(subscription, every_s=schedule.every_s, cron=schedule.cron, zone=schedule.zone)
+class _FeedCodec(RowCodec[Subscription]):
+    """The schedule of a feed is three columns."""
+
+    @override
+    def to_row(self, thing: Subscription, **more: Any) -> dict[str, Any]:
+        schedule = thing.schedule
+        return super().to_row(thing, every_s=schedule.every_s, cron=schedule.cron, zone=schedule.zone, **more)
+
+    @override
+    def from_row(self, row: Any, **more: Any) -> Subscription:
+        schedule = _schedule(row.every_s, row.cron, row.zone)
+        return super().from_row(row, schedule=schedule, has_succeeded=row.last_success is not None, **more)
 
 
 def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
@@ -164,7 +122,7 @@ def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
         accept=_words(row[10]),
         reject=_words(row[11]),
         targets=_words(row[12]),
-        next_check_at=from_micros(row[13]),
+        next_attempt_at=from_micros(row[13]),
         etag=row[14],
         last_modified=row[15],
         failures=row[16],
@@ -172,12 +130,6 @@ def due_of(row: Sequence[Any], *, claims: int = 0) -> DueFeed:
         token=row[18] + claims,
         has_moved=bool(row[19]),
     )
-
-
-def subscription_of(row: Any) -> Subscription:
-    """One by the columns of `FEED`."""
-    schedule = _schedule(row.every_s, row.cron, row.zone)
-    return _CODEC.from_row(row, schedule=schedule, has_succeeded=row.last_success is not None)
 
 
 @lru_cache(SCHEDULES_KEPT)
@@ -199,23 +151,16 @@ DUE_COLUMNS = """
 RESCHEDULE = text("UPDATE subscriptions SET next_attempt_at = :at WHERE id = :id")
 
 
-def remove_added(connection: Connection, wanted: str) -> Subscription:
-    """Remove a feed that was added, by name or number. Raises `SetInFile` for one of the settings file."""
-    found = find_any(connection, wanted)
-    if found.origin == watches.CONFIGURED:
-        raise FEED.set_in_file(found.name)
-    watches.remove(connection, FEED, found.name)
-    return found
-
-
 def reschedule_anew(connection: Connection, number: int, *, now: datetime) -> Subscription:
     """Set the next check as if the last one had just ended."""
-    found = find(connection, number)
-    reschedule(connection, number, next_time_anew(found, now=now))
-    return find(connection, number)
+    found = watches.by_id(connection, FEED, number)
+    if found is None:
+        raise FEED.not_found(number)
+    moved = evolve(found, next_attempt_at=next_time_anew(found, now=now))
+    reschedule(connection, number, moved.next_attempt_at)
+    return moved
 
 
-_NOTIFY = text(f"SELECT pg_notify('{CHANNEL}', '')")
 _SAME_TIMES = """
     COALESCE(subscriptions.every_s, 0) = COALESCE(excluded.every_s, 0)
     AND COALESCE(subscriptions.cron, '') = COALESCE(excluded.cron, '') AND subscriptions.zone = excluded.zone
@@ -223,26 +168,13 @@ _SAME_TIMES = """
 # A check that runs is of what it was: what it brings is not written, and it is made anew.
 _SAME = f"(subscriptions.url = excluded.url AND {_SAME_TIMES})"
 FEED = WatchKind(
-    codec=_CODEC,
+    codec=_FeedCodec(FEEDS, Subscription, also=("every_s", "cron", "zone")),
     what="subscription",
     command="subscriptions",
     section="feeds",
-    set_by_file=(
-        *(
-            "every_s",
-            "cron",
-            "zone",
-            "is_adaptive",
-            "auto_import",
-            "takes_first",
-            "accept",
-            "reject",
-            "targets",
-            "origin",
-            "url",
-        ),
-        *other_feed_settings(),
-    ),
+    matches="id = :number OR name = :wanted",
+    first="id <> :number, id",
+    set_by_file=("every_s", "cron", "zone", "takes_first", "origin", *fields_set_by(FeedSettings, Subscription)),
     set_with_file=f"""
         has_moved = false,
         token = subscriptions.token + CASE WHEN {_SAME} THEN 0 ELSE 1 END,
@@ -254,26 +186,20 @@ FEED = WatchKind(
         next_attempt_at = CASE WHEN {_SAME_TIMES} THEN subscriptions.next_attempt_at ELSE excluded.next_attempt_at END
     """,
     belongings=(("subscription_items", "subscription_id"), ("subscription_checks", "subscription_id")),
-    to_row=_row,
-    from_row=subscription_of,
+    set_with_pause="paused_because = 'paused by hand'",
+    set_with_resume="paused_because = NULL, failures = 0, effective_s = NULL, next_attempt_at = :now",
+    channel=CHANNEL,
 )
 _WRITTEN = text("SELECT name, written_url FROM subscriptions WHERE origin = 'configured' AND written_url IS NOT NULL")
 _WRITE = text("UPDATE subscriptions SET written_url = :url WHERE name = :name")
-_BY_ID = text(f"SELECT {_CODEC.columns} FROM subscriptions WHERE id = :wanted")
-_BY_NAME = text(f"SELECT {_CODEC.columns} FROM subscriptions WHERE name = :wanted")
 _NAMES = text("SELECT url, name FROM subscriptions")
 _DUE_UNTIL = text(f"""
-    SELECT {_CODEC.columns} FROM subscriptions WHERE NOT is_paused AND next_attempt_at < :until
+    SELECT {FEED.codec.columns} FROM subscriptions WHERE NOT is_paused AND next_attempt_at < :until
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
 _PUT_OFF = """
     SELECT id FROM subscriptions WHERE NOT is_paused AND last_checked > :ahead AND next_attempt_at > :now LIMIT :limit {lock}
 """
-_PAUSE = text("UPDATE subscriptions SET is_paused = true, paused_because = :why WHERE name = :name")
-_RESUME = text("""
-    UPDATE subscriptions SET is_paused = false, paused_because = NULL, failures = 0, effective_s = NULL, next_attempt_at = :now
-    WHERE name = :name
-""")
 _NEXT_DUE = FastStatement("""
     SELECT next_attempt_at FROM subscriptions WHERE NOT is_paused AND claimed_by IS NULL ORDER BY next_attempt_at, id LIMIT 1
 """)

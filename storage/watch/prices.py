@@ -9,9 +9,8 @@ from typing import Any
 from attrs import evolve, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.settings.watch import PriceSettings
 from cormorant.rules.watch.prices import (
-    TAKEN_OUT,
     AlertSide,
     MatchStrength,
     PricePoint,
@@ -20,7 +19,7 @@ from cormorant.rules.watch.prices import (
     has_crossed,
     value_of,
 )
-from cormorant.rules.watch.watches import next_check
+from cormorant.rules.watch.watches import fields_set_by, next_check
 from storage.engine.columns import kept_text
 from storage.jobs.jobs import NewJob
 from storage.tables import PRICE_ALERTS, PRICE_POINTS, PRICES, VALUATION_HISTORY, VALUATIONS, RowCodec, excluded
@@ -66,56 +65,22 @@ class PriceView:
     alerts: tuple[Alert, ...] = ()
 
 
-class IntakeTakenOut(CormorantError):
-    """It was one of the settings file, which has it no more: it can be looked at and removed, nothing else."""
-
-    http_status = 409
-    exit_code = 1
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name!r} was taken out of the settings file; write [prices.{name}] into it again and start anew, "
-            f"or forget what was collected: cormorant prices remove {name}"
-        )
-
-
 PRICE = WatchKind(
     codec=RowCodec(PRICES, PriceWatch),
     what="price",
     command="prices",
     section="prices",
-    set_by_file=(
-        *("title", "year", "mintmark", "denomination", "series", "sources", "every_s", "currency", "origin"),
-        *("below_cents", "above_cents"),
-    ),
+    set_by_file=("below_cents", "above_cents", "origin", *fields_set_by(PriceSettings, PriceWatch)),
     belongings=tuple(
         (table, "intake_id") for table in ("price_points", "valuations", "valuation_history", "price_alerts")
     ),
+    keeps_taken_out=True,
 )
 _MATCH = {"match": "match_strength"}
 POINT = RowCodec(PRICE_POINTS, PricePoint, columns_of=_MATCH | {"key": "dedupe_key"})
 VALUATION = RowCodec(VALUATIONS, Valuation, columns_of=_MATCH)
 PAST_VALUATION = RowCodec(VALUATION_HISTORY, Valuation, columns_of=_MATCH)
 ALERT = RowCodec(PRICE_ALERTS, Alert)
-
-
-def set_configured(connection: Connection, wanted: Sequence[PriceWatch]) -> None:
-    """Make those of the settings file what it says now. One that it has no more stays with all that was collected, idle."""
-    names = {each.name for each in wanted}
-    for name in watches.configured_names(connection, PRICE):
-        if name not in names:
-            connection.execute(_TAKE_OUT, {"name": name, "origin": TAKEN_OUT})
-    for intake in sorted(wanted, key=lambda each: each.name):
-        watches.configure(connection, PRICE, intake)
-
-
-def set_paused(connection: Connection, name: str, *, is_paused: bool) -> PriceWatch:
-    """Ask no source about it, or go on: at its time, and at once if that has passed. Raises `IntakeTakenOut`."""
-    intake = watches.find(connection, PRICE, name)
-    if intake.origin == TAKEN_OUT:
-        raise IntakeTakenOut(name)
-    watches.set_paused(connection, PRICE, name, is_paused=is_paused)
-    return evolve(intake, is_paused=is_paused)
 
 
 def collect(connection: Connection, intake_id: int, points: Iterable[PricePoint], *, now: datetime) -> Collected | None:
@@ -239,12 +204,10 @@ def add_watches(
     connection: Connection, wanted: Sequence[PriceWatch], *, make_jobs: MakeJobs, now: datetime
 ) -> list[PriceWatch]:
     """Watch prices, all or none, and collect each at once."""
-    added, place = [], 0
-    for each in wanted:
-        intake = watches.add(connection, PRICE, each)
+    added, place = watches.add_all(connection, PRICE, wanted), 0
+    for intake in added:
         place += watches.enqueue_all(connection, make_jobs(intake, place), now=now)
         postpone(connection, intake, now=now)
-        added.append(intake)
     return added
 
 
@@ -261,14 +224,6 @@ def add_new_watches(
     fresh = [each for each in wanted if each.name not in there]
     added = add_watches(connection, fresh, make_jobs=make_jobs, now=now)
     return added, [each.name for each in wanted if each.name in there]
-
-
-def collect_now(connection: Connection, name: str, *, make_jobs: MakeJobs, now: datetime) -> int:
-    """Collect a price at once. Returns the number of sources that are asked."""
-    intake = watches.find(connection, PRICE, name)
-    if intake.origin == TAKEN_OUT:
-        raise IntakeTakenOut(name)
-    return watches.enqueue_now(connection, make_jobs(intake, 0), now=now)
 
 
 def _alert(connection: Connection, intake: PriceWatch, before: AlertSide, found: Valuation) -> Alert | None:
@@ -337,4 +292,3 @@ _FORGET_ALERTS = text("""
         SELECT id FROM price_alerts WHERE intake_id = :id ORDER BY id DESC LIMIT 1000000 OFFSET :most)
 """)
 _ALERTS = text(f"SELECT {ALERT.columns} FROM price_alerts WHERE intake_id = :id ORDER BY id DESC LIMIT :limit")
-_TAKE_OUT = text("UPDATE intakes SET origin = :origin WHERE name = :name")

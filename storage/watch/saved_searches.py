@@ -1,35 +1,23 @@
-"""Saved searches beyond the common verbs: adding one, the end of a check, and a check by hand."""
+"""Saved searches beyond the common verbs: the end of a check."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, text
+from typing_extensions import override
 
 from cormorant.rules.search.requests import SearchRequest
-from cormorant.rules.watch.watches import SavedSearch
+from cormorant.rules.settings.watch import SavedSettings
+from cormorant.rules.watch.watches import SavedSearch, fields_set_by
 from storage.engine.columns import kept_text, to_micros
-from storage.jobs import jobs
-from storage.jobs.jobs import NewJob
-from storage.search import answers, sources
-from storage.search.sources import SourceRecord
 from storage.tables import SAVED_SEARCHES, RowCodec
-from storage.watch import watches
 from storage.watch.watches import WatchKind
 
 ERROR_LENGTH_MAX = 500
-_CODEC = RowCodec(SAVED_SEARCHES, SavedSearch, also=("request",))
-
-
-def add_checked(
-    connection: Connection, saved: SavedSearch, *, check: Callable[[Sequence[SourceRecord]], None]
-) -> SavedSearch:
-    """Save a search, or `AlreadyExists`. `check` raises if a source does not fit."""
-    check(sources.all_sources(connection))
-    return watches.add(connection, SAVED, saved)
 
 
 def end_check(
@@ -56,17 +44,6 @@ def end_check(
     return connection.execute(_END, words).rowcount > 0
 
 
-def check_now(
-    connection: Connection, name: str, *, make_job: Callable[[SavedSearch], NewJob], now: datetime
-) -> SavedSearch:
-    """Repeat it at once, also while it is paused."""
-    saved = watches.find(connection, SAVED, name)
-    job = make_job(saved)
-    answers.drop_answers(connection, jobs.enqueue(connection, job, now=now).id)  # all sources are asked again
-    watches.make_due_now(connection, [job], now=now)
-    return saved
-
-
 def dump_request(request: SearchRequest) -> str:
     """A search as text."""
     words = {
@@ -78,23 +55,25 @@ def dump_request(request: SearchRequest) -> str:
     return json.dumps(words)
 
 
-def _row(saved: SavedSearch) -> dict[str, Any]:
-    return _CODEC.to_row(saved, request=dump_request(saved.request))
+class _SavedSearchCodec(RowCodec[SavedSearch]):
+    """The request of a search is one column."""
 
+    @override
+    def to_row(self, thing: SavedSearch, **more: Any) -> dict[str, Any]:
+        return super().to_row(thing, request=dump_request(thing.request), **more)
 
-def _saved(row: Any) -> SavedSearch:
-    return _CODEC.from_row(row, request=SearchRequest(**json.loads(row.request)))
+    @override
+    def from_row(self, row: Any, **more: Any) -> SavedSearch:
+        return super().from_row(row, request=SearchRequest(**json.loads(row.request)), **more)
 
 
 SAVED = WatchKind(
-    codec=_CODEC,
+    codec=_SavedSearchCodec(SAVED_SEARCHES, SavedSearch, also=("request",)),
     what="saved search",
     command="saved",
     section="saved",
-    set_by_file=("request", "every_s", "sources", "profile", "targets", "origin"),
+    set_by_file=("request", "origin", *fields_set_by(SavedSettings, SavedSearch)),
     set_with_file="answered = CASE WHEN saved_searches.request = excluded.request THEN saved_searches.answered ELSE '[]' END",
-    to_row=_row,
-    from_row=_saved,
 )
 _END = text("""
     UPDATE saved_searches SET last_checked = COALESCE(:now, last_checked), last_error = :error, answered = :answered,

@@ -11,42 +11,78 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, Generic, TypeVar
 
-from attrs import Factory, evolve, field, frozen
+from attrs import evolve, frozen
 from sqlalchemy import Connection, Table, TextClause, text
 
-from cormorant.rules.errors import AlreadyExists, NotFound, SetInFile
-from cormorant.rules.watch.prices import TAKEN_OUT
-from storage.engine.columns import check_text, to_micros
+from cormorant.rules.errors import AlreadyExists, CormorantError, NotFound, SetInFile
+from cormorant.rules.watch.watches import CONFIGURED, TAKEN_OUT, Watch
+from storage.engine.columns import check_text, kept_text, to_micros
 from storage.engine.statements import SKIP_LOCKED
 from storage.jobs import jobs, workers
 from storage.jobs.jobs import Claim, NewJob
+from storage.search import answers, sources
+from storage.search.sources import SourceRecord
 from storage.tables import RowCodec, excluded
 
 T = TypeVar("T")
-W = TypeVar("W")
+W = TypeVar("W", bound=Watch)
 
-CONFIGURED: Final = "configured"
-"""The origin of a watch of the settings file."""
+NAME_LENGTH_MAX: Final = 500
+NAME_SHOWN_MAX: Final = 120
+_DIGITS_MAX: Final = 18
+
+CheckSources = Callable[[Sequence[SourceRecord]], None]
+"""Raises if a watch does not fit the sources that there are."""
+
+
+class WatchTakenOut(CormorantError):
+    """The settings file no longer has the watch. It is shown and can be removed; nothing else."""
+
+    http_status = 409
+    exit_code = 1
+
+    def __init__(self, kind: WatchKind[Any], name: str) -> None:
+        super().__init__(
+            f"{name!r} was taken out of the settings file; write [{kind.section}.{name}] into it again and start anew, "
+            f"or forget what was collected: cormorant {kind.command} remove {name}"
+        )
 
 
 @frozen(kw_only=True)
 class WatchKind(Generic[W]):
-    """A kind of watch: its rows, and what people call it."""
+    """A kind of watch: its rows, how commands find one, and what changes with each verb besides the common columns."""
 
     codec: RowCodec[W]
     what: str
+    """What messages call it."""
     command: str
     """Its command, whose `list` shows all of them."""
     section: str = ""
     """Its table in the settings file."""
+    order: str = "name"
+    """The columns by which all of them are listed."""
+    unique: str = "name"
+    """The columns that no two of them share."""
+    matches: str = "name = :wanted"
+    """Which rows a text of a command means, as SQL. `:number` is the number that the text is, or -1."""
+    first: str = "id"
+    """Which of several matches is meant, as the order of SQL."""
     set_by_file: tuple[str, ...] = ()
     """The columns that the settings file sets."""
     set_with_file: str = ""
     """What else changes with them, as SQL."""
+    set_with_pause: str = ""
+    """What else changes with a pause, as SQL."""
+    set_with_resume: str = ""
+    """What else changes at the end of a pause, as SQL."""
+    set_with_check: str = ""
+    """What else changes when one is made due now, as SQL."""
     belongings: tuple[tuple[str, str], ...] = ()
     """The tables whose rows are removed with a watch, and their column with its number."""
-    to_row: Callable[[W], dict[str, Any]] = field(default=Factory(lambda kind: kind.codec.to_row, takes_self=True))
-    from_row: Callable[[Any], W] = field(default=Factory(lambda kind: kind.codec.from_row, takes_self=True))
+    channel: str = ""
+    """On PostgreSQL, the channel on which other processes hear that one may be due."""
+    keeps_taken_out: bool = False
+    """Whether one that the settings file no longer has stays, with all that was collected."""
 
     @property
     def table(self) -> str:
@@ -60,76 +96,122 @@ class WatchKind(Generic[W]):
 
     def not_found(self, wanted: object) -> NotFound:
         """There is no watch of this name or number."""
-        return NotFound(self.what, wanted, f"`cormorant {self.command} list` shows them")
+        shown = wanted[:NAME_SHOWN_MAX] if isinstance(wanted, str) else wanted
+        return NotFound(self.what, shown, f"`cormorant {self.command} list` shows them")
 
     def already_exists(self, name: str) -> AlreadyExists:
         """There is a watch of this name already."""
         return AlreadyExists(self.what, name)
 
-    def set_in_file(self, name: str) -> SetInFile:
-        """A watch of the settings file is changed there."""
-        return SetInFile(self.what, name, self.section)
+
+def announce(connection: Connection, kind: WatchKind[Any]) -> None:
+    """Let other processes look when this transaction commits. On SQLite they look at the file's version instead."""
+    if kind.channel and connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": kind.channel})
 
 
-def add(connection: Connection, kind: WatchKind[W], watch: W) -> W:
-    """Add a watch, or `AlreadyExists`."""
-    statement = text(f"{kind.codec.insert()} ON CONFLICT (name) DO NOTHING RETURNING id")
-    row = kind.to_row(watch)
-    found: int | None = connection.execute(statement, row).scalar_one_or_none()
-    if found is None:
-        raise kind.already_exists(row["name"])
-    return evolve(watch, id=found)  # type: ignore[misc]  # an attrs class
+def add_new(connection: Connection, kind: WatchKind[W], wanted: Sequence[W]) -> list[W | None]:
+    """Add watches. None for each that is there already."""
+    statement = text(f"{kind.codec.insert()} ON CONFLICT ({kind.unique}) DO NOTHING RETURNING id")
+    made: list[W | None] = []
+    for watch in wanted:
+        row = kind.codec.to_row(watch, name=kept_text(watch.name, NAME_LENGTH_MAX))
+        number: int | None = connection.execute(statement, row).scalar_one_or_none()
+        made.append(None if number is None else evolve(watch, id=number))
+    announce(connection, kind)
+    return made
+
+
+def add_all(connection: Connection, kind: WatchKind[W], wanted: Sequence[W]) -> list[W]:
+    """Add watches, all or none; `AlreadyExists` for the first that is there already."""
+    made = add_new(connection, kind, wanted)
+    for watch, added in zip(wanted, made, strict=True):
+        if added is None:
+            raise kind.already_exists(watch.name)
+    return [each for each in made if each is not None]
+
+
+def add_checked(
+    connection: Connection, kind: WatchKind[W], wanted: Sequence[W], *, check: CheckSources
+) -> list[W | None]:
+    """As `add_new`, in one transaction with the check of the sources."""
+    check(sources.all_sources(connection))
+    return add_new(connection, kind, wanted)
 
 
 def page(connection: Connection, kind: WatchKind[W], *, after_id: int = 0, limit: int = 1_000_000) -> list[W]:
     """Watches in the order they came."""
     statement = text(f"{kind.select} WHERE id > :after_id ORDER BY id LIMIT :limit")
     rows = connection.execute(statement, {"after_id": after_id, "limit": limit})
-    return [kind.from_row(row) for row in rows]
+    return [kind.codec.from_row(row) for row in rows]
 
 
 def all_of(connection: Connection, kind: WatchKind[W]) -> list[W]:
-    """All watches of a kind, by name."""
-    return [kind.from_row(row) for row in connection.execute(text(f"{kind.select} ORDER BY name"))]
+    """All watches of a kind, in its order."""
+    return [kind.codec.from_row(row) for row in connection.execute(text(f"{kind.select} ORDER BY {kind.order}"))]
 
 
-def find(connection: Connection, kind: WatchKind[W], name: str) -> W:
-    """The watch of a name, or `NotFound`."""
-    row = connection.execute(text(f"{kind.select} WHERE name = :name"), {"name": check_text(name)}).one_or_none()
+def find(connection: Connection, kind: WatchKind[W], wanted: str) -> W:
+    """The watch that a text of a command means, or `NotFound`."""
+    statement = text(f"{kind.select} WHERE {kind.matches} ORDER BY {kind.first} LIMIT 1")
+    is_number = wanted.isascii() and wanted.isdecimal() and len(wanted) <= _DIGITS_MAX
+    words = {"wanted": check_text(wanted), "number": int(wanted) if is_number else -1}
+    row = connection.execute(statement, words).one_or_none()
     if row is None:
-        raise kind.not_found(name)
-    return kind.from_row(row)
+        raise kind.not_found(wanted)
+    return kind.codec.from_row(row)
 
 
 def by_id(connection: Connection, kind: WatchKind[W], number: int, *, lock: bool = False) -> W | None:
     """The watch of a number; None when it is gone. With `lock` no other process changes it before this transaction ends."""
     locked = "FOR UPDATE" if lock and connection.dialect.name == "postgresql" else ""
     row = connection.execute(text(f"{kind.select} WHERE id = :id {locked}"), {"id": number}).one_or_none()
-    return None if row is None else kind.from_row(row)
+    return None if row is None else kind.codec.from_row(row)
 
 
-def remove(connection: Connection, kind: WatchKind[Any], name: str) -> None:
-    """Remove a watch and what belongs to it, or `NotFound`. What was found stays."""
-    statement = text(f"DELETE FROM {kind.table} WHERE name = :name RETURNING id")
-    number: int | None = connection.execute(statement, {"name": check_text(name)}).scalar_one_or_none()
-    if number is None:
-        raise kind.not_found(name)
-    for table, column in kind.belongings:
-        connection.execute(text(f"DELETE FROM {table} WHERE {column} = :id"), {"id": number})
+def remove(connection: Connection, kind: WatchKind[W], wanted: str, *, configured: Collection[str] = ()) -> W:
+    """Remove a watch and what belongs to it. Raises `NotFound`, or `SetInFile` for a watch of the settings file."""
+    if wanted in configured:  # the service may not have made its row yet
+        raise SetInFile(kind.what, wanted, kind.section)
+    found = find(connection, kind, wanted)
+    if found.name in configured:
+        raise SetInFile(kind.what, found.name, kind.section)
+    _remove(connection, kind, found)
+    return found
 
 
-def remove_added(connection: Connection, kind: WatchKind[Any], name: str) -> None:
-    """As `remove`. Raises `SetInFile` for a watch of the settings file."""
-    if find(connection, kind, name).origin == CONFIGURED:
-        raise kind.set_in_file(name)
-    remove(connection, kind, name)
+def _remove(connection: Connection, kind: WatchKind[Any], watch: Watch) -> None:
+    for table, column in (kind.table, "id"), *kind.belongings:
+        connection.execute(text(f"DELETE FROM {table} WHERE {column} = :id"), {"id": watch.id})
 
 
-def set_paused(connection: Connection, kind: WatchKind[Any], name: str, *, is_paused: bool) -> None:
-    """Pause or resume a watch, or `NotFound`."""
-    statement = text(f"UPDATE {kind.table} SET is_paused = :is_paused WHERE name = :name")
-    if not connection.execute(statement, {"name": check_text(name), "is_paused": is_paused}).rowcount:
-        raise kind.not_found(name)
+def set_paused(connection: Connection, kind: WatchKind[W], wanted: str, *, is_paused: bool, now: datetime) -> W:
+    """Pause or resume a watch. Raises `NotFound`, or `WatchTakenOut`."""
+    more = kind.set_with_pause if is_paused else kind.set_with_resume
+    return _change(connection, kind, wanted, f"is_paused = {'true' if is_paused else 'false'}", more, now=now)
+
+
+def make_due(connection: Connection, kind: WatchKind[W], wanted: str, *, now: datetime) -> W:
+    """Make a watch due now. Raises `NotFound`, or `WatchTakenOut`."""
+    return _change(connection, kind, wanted, "next_attempt_at = :now", kind.set_with_check, now=now)
+
+
+def _change(connection: Connection, kind: WatchKind[W], wanted: str, *changes: str, now: datetime) -> W:
+    found = changeable(connection, kind, wanted)
+    statement = text(f"UPDATE {kind.table} SET {', '.join(filter(None, changes))} WHERE id = :id")
+    connection.execute(statement, {"id": found.id, "now": to_micros(now)})
+    announce(connection, kind)
+    changed = by_id(connection, kind, found.id)
+    assert changed is not None
+    return changed
+
+
+def changeable(connection: Connection, kind: WatchKind[W], wanted: str) -> W:
+    """As `find`. Raises `WatchTakenOut` for a watch that the settings file no longer has."""
+    found = find(connection, kind, wanted)
+    if found.origin == TAKEN_OUT:
+        raise WatchTakenOut(kind, found.name)
+    return found
 
 
 def configured_names(connection: Connection, kind: WatchKind[Any]) -> list[str]:
@@ -142,15 +224,24 @@ def configure(connection: Connection, kind: WatchKind[W], watch: W, **words: Any
     """Make a watch of the settings file what it says now."""
     changes = ", ".join(filter(None, [excluded(kind.set_by_file), kind.set_with_file]))
     statement = text(f"{kind.codec.insert()} ON CONFLICT (name) DO UPDATE SET {changes}")
-    connection.execute(statement, kind.to_row(watch) | {"origin": CONFIGURED} | words)
+    connection.execute(statement, kind.codec.to_row(watch) | {"origin": CONFIGURED} | words)
 
 
-def set_configured(connection: Connection, kind: WatchKind[Any], wanted: Sequence[Any]) -> None:
-    """Make the watches of the settings file what it says now. Others are left alone, and what was checked stays checked."""
-    names = {each.name for each in wanted}
+def remove_unconfigured(connection: Connection, kind: WatchKind[Any], wanted: Collection[str]) -> None:
+    """Remove the watches that the settings file has no more. Those of a kind that keeps them are idle from now on."""
     for name in configured_names(connection, kind):
-        if name not in names:
-            remove(connection, kind, name)
+        if name in wanted:
+            continue
+        if kind.keeps_taken_out:
+            idle = text(f"UPDATE {kind.table} SET origin = :origin WHERE name = :name")
+            connection.execute(idle, {"name": name, "origin": TAKEN_OUT})
+        else:
+            _remove(connection, kind, find(connection, kind, name))
+
+
+def set_configured(connection: Connection, kind: WatchKind[W], wanted: Sequence[W]) -> None:
+    """Make the watches of the settings file what it says now. Others are left alone, and what was checked stays checked."""
+    remove_unconfigured(connection, kind, {each.name for each in wanted})
     for watch in sorted(wanted, key=lambda each: each.name):
         configure(connection, kind, watch)
 
@@ -162,7 +253,7 @@ def due(connection: Connection, kind: WatchKind[W], *, now: datetime, limit: int
     """
     statement = text(f"{kind.select} WHERE {_DUE_FOR_JOBS} ORDER BY next_attempt_at, id LIMIT :limit")
     words = {"now": to_micros(now), "limit": limit, "taken_out": TAKEN_OUT}
-    return [kind.from_row(row) for row in connection.execute(statement, words)]
+    return [kind.codec.from_row(row) for row in connection.execute(statement, words)]
 
 
 def claim(
@@ -253,18 +344,21 @@ def enqueue_all(connection: Connection, made: Sequence[NewJob], *, now: datetime
     return len(made)
 
 
-def enqueue_now(connection: Connection, made: Sequence[NewJob], *, now: datetime) -> int:
-    """As `enqueue_all`. A job that waits already is due now."""
-    enqueue_all(connection, made, now=now)
-    make_due_now(connection, made, now=now)
-    return len(made)
-
-
-def make_due_now(connection: Connection, made: Sequence[NewJob], *, now: datetime) -> None:
-    """Let the jobs that wait under the keys of these be due now."""
-    for job in made:
+def check_now(
+    connection: Connection,
+    kind: WatchKind[W],
+    wanted: str,
+    *,
+    make_jobs: Callable[[W], Sequence[NewJob]],
+    now: datetime,
+) -> W:
+    """Enqueue the jobs of a watch, due at once, also while it is paused. Raises `NotFound`, or `WatchTakenOut`."""
+    found = changeable(connection, kind, wanted)
+    for job in make_jobs(found):
         assert job.dedupe_key is not None
+        answers.drop_answers(connection, jobs.enqueue(connection, job, now=now).id)  # every source is asked again
         jobs.make_due_now(connection, job.kind, job.dedupe_key, now=now)
+    return found
 
 
 def postpone(connection: Connection, table: Table, number: int, *, next_attempt_at: datetime) -> None:

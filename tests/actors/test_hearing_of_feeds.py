@@ -13,11 +13,13 @@ from attrs import define, field
 from actors import SystemClock
 from cormorant.rules.ports import ignore
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.settings.watch import SubscriptionSettings
+from cormorant.rules.settings.watch import FeedSettings, SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FetchedFeed, Subscription
 from cormorant.testing import settings
 from storage.database import Database, Mode, StorageOptions
 from storage.watch import feeds as subscriptions
+from storage.watch import watches
+from storage.watch.feeds import FEED
 from supervisors import open_service
 from tests.environments import environment_of
 
@@ -60,18 +62,18 @@ def database(url: str) -> Database:
 async def test_what_another_process_subscribes_to_reschedules_or_resumes_is_checked_soon(url: str) -> None:
     feeds, other, now = Feeds(), database(url), SystemClock().now
     chosen = settings(subscriptions=SubscriptionSettings(domain_request_delay_s=0.0))
-    new = Subscription(name="new", url="http://x.test/", schedule=HOURLY, next_check_at=now(), added_at=now())
+    new = Subscription(name="new", url="http://x.test/", schedule=HOURLY, next_attempt_at=now(), added_at=now())
     async with (
         open_service(chosen, environment=environment_of(database=database(url), feed=feeds)),
         trio.open_nursery() as nursery,
     ):
         await nursery.start(other)
-        made = await other.run(subscriptions.add, new)
+        made = (await other.run(watches.add_all, FEED, [new]))[0]
         await feeds.until("new")
         await other.run(subscriptions.reschedule, made.id, now())
         await feeds.until("new", "new")
-        await other.run(subscriptions.set_paused, "new", why="by hand", now=now())
-        await other.run(subscriptions.set_paused, "new", why=None, now=now())
+        await other.run(watches.set_paused, FEED, "new", is_paused=True, now=now())
+        await other.run(watches.set_paused, FEED, "new", is_paused=False, now=now())
         await feeds.until("new", "new", "new")
         other.stop()
 
@@ -81,7 +83,7 @@ async def test_what_is_subscribed_to_in_the_same_process_is_checked_at_once(tmp_
     async with open_service(
         settings(), environment=environment_of(database=database(f"sqlite:///{tmp_path / 'own.db'}"), feed=feeds)
     ) as service:
-        await service.subscriptions.subscribe("first", "http://x.test/", HOURLY)
+        await service.feeds.add("first", FeedSettings(url="http://x.test/", every_s=3_600.0))
         await feeds.until("first")  # past the first look
-        await service.subscriptions.subscribe("own", "http://y.test/", HOURLY)
+        await service.feeds.add("own", FeedSettings(url="http://y.test/", every_s=3_600.0))
         await feeds.until("first", "own")

@@ -13,7 +13,13 @@ from playwright.sync_api import Page, expect
 
 from cormorant.clients.files import Download
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
-from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.settings.watch import (
+    ArtistOptions,
+    ProfileSettings,
+    SavedSettings,
+    TargetSettings,
+    WatchlistSettings,
+)
 from cormorant.rules.watch.handovers import TargetInDoubt
 from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.scripted import ScriptedCatalogue, ScriptedTarget, album
@@ -71,7 +77,8 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         saved={"charts": SavedSettings(query="charts", search=("red",))},
     ) as serving:
         for number, name, target in (("a1", "Glass Tramway", "box"), ("a2", "Moth Observatory", "hook")):
-            serving.call(partial(serving.service.watches.watch_artist, number, name=name, targets=(target,)))
+            found, options = CatalogueArtist(id=number, name=name), ArtistOptions(hand_to=(target,))
+            serving.call(partial(serving.service.artists.add, found, options))
         yield serving
 
 

@@ -11,7 +11,6 @@ import pytest
 import trio
 from playwright.sync_api import Locator, Page, expect
 
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.settings.settings import SearchSettings
@@ -118,8 +117,8 @@ def test_a_feed_says_what_was_new_and_when_it_is_checked_next_and_a_price_what_i
 def test_feeds_are_paused_and_removed_on_a_phone_but_not_those_of_the_settings_file(
     new_tab: NewTab, serving: Serving
 ) -> None:
-    subscribe = serving.service.subscriptions.subscribe
-    serving.call(partial(subscribe, "mine", "http://y.test/a.xml", Schedule(every_s=3_600.0)))
+    options = FeedSettings(url="http://y.test/a.xml", every_s=3_600.0)
+    serving.call(partial(serving.service.feeds.add, "mine", options))
     tab = new_tab(viewport=PHONE, is_mobile=True, has_touch=True)
     page = tab.page
     sign_in(page, serving.address)

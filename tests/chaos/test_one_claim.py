@@ -29,7 +29,7 @@ from cormorant.rules.watch.handovers import Handover, HandoverState
 from cormorant.rules.watch.prices import PriceCollected, PriceWatch
 from cormorant.rules.watch.wants import Want, WantState
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from storage.watch import artists, feeds, handovers, prices, saved_searches, wants, watches
+from storage.watch import artists, feeds, handovers, prices, saved_searches, wants
 from tests.bounds import WAIT_S
 from tests.chaos.claimer import (
     ARTIST,
@@ -51,6 +51,7 @@ from tests.chaos.ledger import Ledger, open_ledger
 from tests.chaos.test_frozen_workers import lines_that_hang
 from tests.chaos.worker import DEAD_AFTER_S, NEVER_S
 from tests.postgres import PostgresServer
+from tests.watch_kinds import added
 
 DAY_S: Final = 86_400.0
 SWEEPS: Final = 3
@@ -109,20 +110,21 @@ def open_gate(gate: Path) -> None:
 def add_due(connection: Connection) -> None:
     """One feed, artist, saved search, price and handover, each due now and then not for a day."""
     now = datetime.now(UTC)
-    feeds.add(
+    added(
         connection,
+        feeds.FEED,
         Subscription(
             name=FEED,
             url="http://feed.test/rss",
             schedule=Schedule(every_s=DAY_S),
             takes_first=True,
-            next_check_at=now,
+            next_attempt_at=now,
             added_at=now,
         ),
     )
     artist = Artist(source="spotify", artist_id="a1", name=ARTIST, start=Start.ALL, next_attempt_at=now, added_at=now)
-    assert artists.add(connection, artist) is not None
-    watches.add(
+    added(connection, artists.ARTIST, artist)
+    added(
         connection,
         saved_searches.SAVED,
         SavedSearch(
@@ -142,7 +144,7 @@ def add_due(connection: Connection) -> None:
 def add_price(connection: Connection, name: str) -> None:
     """A due price."""
     now = datetime.now(UTC)
-    watches.add(
+    added(
         connection, prices.PRICE, PriceWatch(name=name, title=name, sources=(SHOP,), next_attempt_at=now, added_at=now)
     )
 

@@ -15,9 +15,9 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.rules.settings.settings import JobSettings, ServiceSettings, Settings, StorageSettings
 from cormorant.rules.settings.sources import SourceSettings
-from cormorant.rules.settings.watch import TargetSettings, WatchlistSettings
+from cormorant.rules.settings.watch import ArtistOptions, TargetSettings, WatchlistSettings
 from cormorant.rules.watch import handovers
-from cormorant.rules.watch.artists import Start
+from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.services.watch import handover_job
 from supervisors import Service
 from supervisors.service import open_service
@@ -103,16 +103,15 @@ async def watch(orders: WatchOrders, pen: Pen) -> None:
     ) as service:
         for artist, target in orders.artists.items():
             searched = SEARCHED.get(target, "trackers")
-            await service.watches.watch_artist(
-                artist, name=artist.upper(), start=Start.ALL, targets=[target], sources=[searched]
-            )
+            found = CatalogueArtist(id=artist, name=artist.upper())
+            await service.artists.add_new([found], ArtistOptions(start="all", hand_to=(target,), search=(searched,)))
         await _check_on(service, orders.artists)
 
 
 async def _check_on(service: Service, artists: Iterable[str]) -> None:
     while True:
         for artist in artists:
-            await service.watches.check_artist(artist)
+            await service.artists.check(artist)
         await trio.sleep(CHECK_S)
 
 

@@ -82,7 +82,7 @@ def test_a_price_is_watched_shown_checked_paused_and_removed(place: SourcePlace)
     assert '"cents": 12345' in history.out
     assert [each.code for each in (checked, paused, resumed, removed)] == [0, 0, 0, 0]
     assert ("paused" in idle.out, "written is in the settings file" in idle.out) == (True, True)
-    assert "its sources are asked" in resumed.out
+    assert "coin is resumed, and due in " in resumed.out
     assert [(each["kind"], each["name"]) for each in planned] == [("price", "coin")]
 
 

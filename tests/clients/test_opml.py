@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cormorant.clients.opml import FEEDS_MAX, NotOpml, Outline, read_opml, write_opml
 from cormorant.rules.schedules import Schedule
-from cormorant.rules.watch.feeds import Subscription, check_order
+from cormorant.rules.watch.feeds import Subscription, check_names
 from tests.bounds import QUADRATIC_FROM, growth
 
 LIST = """<?xml version="1.0" encoding="utf-8"?>
@@ -64,9 +64,14 @@ def test_names_and_folders_are_such_as_a_subscription_may_have() -> None:
         now = datetime(2026, 1, 1, tzinfo=UTC)
         schedule = Schedule(every_s=3_600.0)
         wanted = Subscription(
-            name=feed.name, url="https://a.org/", folder=feed.folder, schedule=schedule, next_check_at=now, added_at=now
+            name=feed.name,
+            url="https://a.org/",
+            folder=feed.folder,
+            schedule=schedule,
+            next_attempt_at=now,
+            added_at=now,
         )
-        check_order(wanted, targets=None, configured=())
+        check_names(wanted, configured=())
         assert not feed.name.isdecimal()
     assert len({feed.name for feed in found}) == len(odd) + 3
     assert {feed.folder for feed in found} == {("zerowidth",)}

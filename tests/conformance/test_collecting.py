@@ -16,13 +16,14 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.outcomes import CredentialsRefused, SourceRefused
 from cormorant.rules.search.requests import Result, SearchPage, SearchRequest
 from cormorant.rules.search.reservations import pause
-from cormorant.rules.settings.watch import PriceSettings
+from cormorant.rules.settings.watch import PriceSettings, options_from
 from cormorant.rules.watch.prices import PriceAlert, PriceCollected, PriceLeftOut, PriceValued
 from cormorant.testing import BROKEN, ScriptedSource, named_sources
 from storage.jobs.reports import JobView
 from storage.search import source_states
 from storage.search.sources import SourceRecord
-from storage.watch.prices import Collected, IntakeTakenOut
+from storage.watch.prices import Collected
+from storage.watch.watches import WatchTakenOut
 from supervisors import Service
 from tests.conformance.searching import SearchPlace, search_place
 
@@ -59,7 +60,7 @@ async def job_of(service: Service, number: int = 1) -> JobView:
 async def test_sources_are_asked_two_seconds_apart_and_what_they_state_is_valued(clock: MockClock) -> None:
     with search_place(a=Shop(), b=Shop(stock=[("Morgan Dollar", 300)]), c=Shop(stock=[])) as place:
         async with service_of(place) as service:
-            await service.prices.watch("coin", "Morgan  Dollar", year="1881", above_cents=150)
+            await service.prices.add("coin", PriceSettings(title="Morgan  Dollar", year="1881", above="1.50"))
             await trio.sleep(10)
             view = await service.prices.show("coin")
             history = await service.prices.history("coin")
@@ -101,7 +102,7 @@ async def test_an_alert_whose_commit_is_in_doubt_is_told_once(
 
         monkeypatch.setattr(place.gateway, "run", cut_once)
         async with service_of(place) as service:
-            await service.prices.watch("coin", "Morgan Dollar", below_cents=150)
+            await service.prices.add("coin", PriceSettings(title="Morgan Dollar", below="1.50"))
             await trio.sleep(60)
             view = await service.prices.show("coin")
 
@@ -119,9 +120,9 @@ async def test_what_is_no_price_is_told_also_when_it_comes_from_the_cache_and_th
     with search_place(a=shop) as place:
         async with service_of(place) as service:
             for name in ("one", "two"):
-                await service.prices.watch(name, "Morgan Dollar")
+                await service.prices.add(name, PriceSettings(title="Morgan Dollar"))
                 await trio.sleep(10)
-            values = [view.valuation and view.valuation.cents for view in await service.prices.all()]
+            values = [view.valuation and view.valuation.cents for view in await service.prices.all_views()]
 
     assert (len(shop.asked_at), values) == (1, [100, 100])
     assert [(each.price, each.items, each.why) for each in place.events.of(PriceLeftOut)] == [
@@ -134,11 +135,11 @@ async def test_what_is_no_price_is_told_also_when_it_comes_from_the_cache_and_th
 async def test_what_was_answered_lately_is_not_asked_again_and_a_second_job_joins(clock: MockClock) -> None:
     with search_place(a=Shop()) as place:
         async with service_of(place) as service:
-            await service.prices.watch("one", "Morgan Dollar")
-            assert await service.prices.check("one") == 1
-            await service.prices.watch("two", "MORGAN dollar")
+            await service.prices.add("one", PriceSettings(title="Morgan Dollar"))
+            assert (await service.prices.check("one")).name == "one"
+            await service.prices.add("two", PriceSettings(title="MORGAN dollar"))
             await trio.sleep(10)
-            values = [view.valuation and view.valuation.cents for view in await service.prices.all()]
+            values = [view.valuation and view.valuation.cents for view in await service.prices.all_views()]
 
     assert len(place.sources["a"].asked_at) == 1, "one key in the cache"
     assert values == [100, 100]
@@ -158,10 +159,10 @@ async def test_what_a_source_says_decides_about_the_job(
 ) -> None:
     with search_place(a=Shop(error, [])) as place:
         async with service_of(place) as service:
-            await service.prices.watch("one", "Morgan Dollar")
+            await service.prices.add("one", PriceSettings(title="Morgan Dollar"))
             await trio.sleep(10)
             first = await job_of(service, 1)
-            await service.prices.watch("two", "Peace Dollar")
+            await service.prices.add("two", PriceSettings(title="Peace Dollar"))
             await trio.sleep(10)
             second = await job_of(service, 2)
 
@@ -183,7 +184,7 @@ async def test_a_paused_source_is_asked_when_its_pause_ends(clock: MockClock) ->
                 lambda source: pause(source, until=until),
                 configured=record.limits,
             )
-            await service.prices.watch("one", "Morgan Dollar")
+            await service.prices.add("one", PriceSettings(title="Morgan Dollar"))
             await trio.sleep(60)
             waiting = await job_of(service)
             await trio.sleep(1800)
@@ -200,8 +201,8 @@ async def test_a_source_that_is_unknown_disabled_or_no_shop_fails_the_job(clock:
         named = named_sources("a", "b", spacing_s=0.0)
         off = {"a": named["a"], "b": attrs.evolve(named["b"], kind="prices", enabled=False)}
         async with service_of(place, sources=off) as service:
-            await service.prices.watch("one", "Morgan Dollar", sources=["b"])
-            [one] = await service.prices.all()
+            await service.prices.add("one", PriceSettings(title="Morgan Dollar", search=("b",)))
+            [one] = await service.prices.all_views()
             payloads: list[Any] = [{"intake": one.intake.id, "source": name} for name in ("nobody", "a")]
             for payload in [*payloads, {"intake": True}, {"intake": 77, "source": "a"}]:
                 await service.enqueue("collect", payload)
@@ -221,13 +222,13 @@ async def test_those_of_the_settings_file_are_asked_at_their_time(clock: MockClo
             early = len(place.events.of(PriceCollected))
             await trio.sleep(50)
             with pytest.raises(SetInFile, match=r"prices\.coin"):
-                await service.prices.unwatch("coin")
+                await service.prices.remove("coin")
         async with service_of(place) as service:
             await trio.sleep(700)
             idle = await service.prices.show("coin")
-            with pytest.raises(IntakeTakenOut, match=r"prices\.coin"):
+            with pytest.raises(WatchTakenOut, match=r"prices\.coin"):
                 await service.prices.check("coin")
-            await service.prices.unwatch("coin")
+            await service.prices.remove("coin")
             with pytest.raises(NotFound):
                 await service.prices.show("coin")
 
@@ -241,7 +242,7 @@ async def test_those_of_the_settings_file_are_asked_at_their_time(clock: MockClo
 async def test_one_that_is_paused_is_asked_by_hand_only_until_it_is_resumed(clock: MockClock) -> None:
     with search_place(a=Shop(BROKEN, [])) as place:
         async with service_of(place) as service:
-            await service.prices.watch("one", "Morgan Dollar", every_s=300.0)
+            await service.prices.add("one", PriceSettings(title="Morgan Dollar", every_s=300.0))
             await trio.sleep(10)
             await service.prices.pause("one")
             await trio.sleep(1000)
@@ -265,22 +266,23 @@ async def test_what_cannot_be_watched_is_told(clock: MockClock) -> None:
         {"name": "No Name"},
         {"name": "taken"},
         {"every_s": 1.0},
-        {"sources": ["b"]},
+        {"search": ["b"]},
         {"currency": "Taler"},
     ]
     with search_place(a=Shop()) as place:
         async with service_of(place) as service:
-            await service.prices.watch("taken", "x")
+            await service.prices.add("taken", PriceSettings(title="x"))
             for words in wrong:
                 try:
-                    await service.prices.watch(**{"name": "free", "title": "Morgan"} | words)
+                    options = options_from(PriceSettings, {"title": "Morgan"} | words)
+                    await service.prices.add(words.get("name", "free"), options)
                 except CormorantError as refused:
                     told.append(str(refused))
 
     expected = [
         "name: ",
         "'taken' already",
-        "every: it is out of range",
+        "every: 1s is out of range; allowed: 1m to 365d",
         "no source of prices 'b'; there are a",
         "currency",
     ]

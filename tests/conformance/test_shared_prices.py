@@ -22,11 +22,11 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from cormorant.rules.watch.prices import COLLECT, PriceWatch, collect_key
-from storage.watch import watches
 from storage.watch.prices import PRICE
 from tests.bounds import WAIT_S
 from tests.clients.raw_server import Asked, page, raw_server
 from tests.storage.job_store import JobStore, at, open_store, put
+from tests.watch_kinds import added
 
 ROOT = Path(__file__).parents[2]
 JOBS = 20
@@ -49,7 +49,7 @@ def add_jobs(store: JobStore, number: int) -> None:
     with store.begin() as connection:
         for n in range(number):
             wanted = PriceWatch(name=f"coin{n}", title=f"Coin {n}", next_attempt_at=FAR_OFF, added_at=at(0))
-            intake = watches.add(connection, PRICE, wanted)
+            intake = added(connection, PRICE, wanted)
             add_job(connection, intake, "shop")
 
 
@@ -62,7 +62,7 @@ def add_contested(store: JobStore) -> None:
     """One thing that both processes value at the same time, each after what another source states."""
     with store.begin() as connection:
         wanted = PriceWatch(name="contested", title="Coin", below_cents=1_000, next_attempt_at=FAR_OFF, added_at=at(0))
-        intake = watches.add(connection, PRICE, wanted)
+        intake = added(connection, PRICE, wanted)
         for source in OTHERS:
             add_job(connection, intake, source)
 

@@ -54,8 +54,10 @@ def test_a_playground_has_its_sites_and_a_folder_of_its_own_and_keeps_what_the_f
     )
     assert set(chosen.clients) == {"sonarr", "radarr", "lidarr"}
     assert (set(chosen.feeds), set(chosen.prices)) == ({"open-films", "field-recordings", "slow-news"}, {"lantern"})
-    assert list(feed_conflicts(chosen.feeds, chosen.targets)) == []
-    assert list(price_conflicts(chosen.prices, chosen.sources, ["market"])) == []
+    for name, feed in chosen.feeds.items():
+        assert list(feed_conflicts(name, feed, chosen.targets)) == []
+    for name, price in chosen.prices.items():
+        assert list(price_conflicts(name, name, price, chosen.sources, ["market"])) == []
 
 
 def test_who_is_told_and_what_is_called_market_in_the_file_stay_as_they_are() -> None:

@@ -66,7 +66,7 @@ async def done(service: Service, count: int, *, of: str = "") -> list[Want]:
     found: list[Want] = []
     while len(found) < count:
         await trio.sleep(0.1)
-        found = [want for want in await service.watches.wants(state=WantState.DONE) if want.watch.startswith(of)]
+        found = [want for want in await service.wants.page(state=WantState.DONE) if want.watch.startswith(of)]
     return found
 
 
@@ -92,7 +92,7 @@ def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives(socket_cl
                 nursery.start_soon(playing.serve_until, told)
                 found = await done(service, 3)
                 await until(lambda: len(recorder.of(SubscriptionChecked)) >= 2 * len(chosen.feeds) - 1)
-                views = [await service.watches.want(each.id) for each in found]
+                views = [await service.wants.find(each.id) for each in found]
                 told.set()
             return {
                 view.want.id: ({each.source for each in view.candidates}, view.handovers[0].target) for view in views
@@ -143,13 +143,13 @@ def test_what_is_new_in_feeds_is_handed_over_and_a_price_that_falls_is_told() ->
                 await until(lambda: len(recorder.of(SubscriptionChecked)) == 3 and recorder.of(PriceValued))
                 clock.at += SOON
                 for feed in chosen.feeds:
-                    await service.subscriptions.check(feed)
+                    await service.feeds.check_and_wait(feed)
                 await service.prices.check("lantern")
                 await until(lambda: "Cormorant: Price alert" in titles_of(recorder))
                 items = await done(service, 2, of="feed:")
                 async with httpx2.AsyncClient(timeout=WAIT_S) as client:
                     heard = (await client.get(playground.url_of("phone"))).json()
-                views = [await service.watches.want(each.id) for each in items]
+                views = [await service.wants.find(each.id) for each in items]
             return sorted((view.want.watch, view.handovers[0].target) for view in views), heard
 
     handed, heard = trio.run(until_told)

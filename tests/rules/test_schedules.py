@@ -222,7 +222,9 @@ def test_a_check_by_hand_leaves_the_times_of_cron_alone(schedule: Schedule, now:
 def test_a_feed_that_was_told_to_wait_keeps_the_times_of_cron_again_after_a_success_and_only_then() -> None:
     now = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
     week = now + timedelta(days=7)
-    feed = DueFeed(name="n", url="http://x.test/", schedule=Schedule(cron="0 * * * *"), next_check_at=week, failures=1)
+    feed = DueFeed(
+        name="n", url="http://x.test/", schedule=Schedule(cron="0 * * * *"), next_attempt_at=week, failures=1
+    )
 
     assert after_check(feed, error=None, now=now).next_check_at == now + timedelta(minutes=30)
     assert after_check(feed, error="again", now=now).next_check_at == week

@@ -21,7 +21,7 @@ from tests.stand_ins.feeds import feed_host
 
 def subscription(url: str, **how: Any) -> Subscription:
     now = SimulatedClock().now()
-    return Subscription(name="one", url=url, schedule=Schedule(every_s=60.0), next_check_at=now, added_at=now, **how)
+    return Subscription(name="one", url=url, schedule=Schedule(every_s=60.0), next_attempt_at=now, added_at=now, **how)
 
 
 async def test_a_feed_is_asked_with_what_is_known_of_it() -> None:

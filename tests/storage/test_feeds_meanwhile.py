@@ -12,13 +12,14 @@ from storage.watch import feed_claims, feed_items, feeds, watches
 from storage.watch.feeds import FEED
 from tests.storage.job_store import at
 from tests.storage.watch.test_feeds import claim, end, entries, new
+from tests.watch_kinds import added
 
 
 def test_what_is_paused_meanwhile_is_checked_only_where_that_is_allowed(connection: Connection) -> None:
     for name in "ab":
-        feeds.add(connection, new(name))
+        added(connection, FEED, new(name))
     held = claim(connection)
-    feeds.set_paused(connection, "a", why="by hand", now=at(1))
+    watches.set_paused(connection, FEED, "a", is_paused=True, now=at(1))
 
     def may_check(*, even_paused: bool) -> list[bool]:
         return [feed_claims.is_held(connection, each, even_paused=even_paused) for each in held]
@@ -34,7 +35,7 @@ def test_a_later_time_that_is_given_during_a_check_is_kept_and_an_earlier_one_wa
     connection: Connection, error: str | None
 ) -> None:
     for name in ("later", "now", "left alone"):
-        feeds.add(connection, new(name))
+        added(connection, FEED, new(name))
     held = {each.name: each for each in claim(connection)}
     feeds.reschedule(connection, held["later"].id, at(9_000))
     feeds.reschedule(connection, held["now"].id, at(4))
@@ -42,7 +43,7 @@ def test_a_later_time_that_is_given_during_a_check_is_kept_and_an_earlier_one_wa
     for each in held.values():
         assert end(connection, each, now_s=5, error=error)
 
-    found = {each.name: each.next_check_at for each in watches.page(connection, FEED)}
+    found = {each.name: each.next_attempt_at for each in watches.page(connection, FEED)}
     assert found == {"later": at(9_000), "now": at(3_605), "left alone": at(3_605)}
 
 
@@ -50,19 +51,19 @@ def test_a_later_time_that_is_given_during_a_check_is_kept_and_an_earlier_one_wa
 def test_who_resumes_one_during_a_check_after_failures_begins_anew_at_once(
     connection: Connection, error: str | None
 ) -> None:
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     [first] = claim(connection)
     end(connection, first, error="no", failures=9, effective_s=7_200.0)
     [held] = claim(connection, now_s=4_000)
-    feeds.set_paused(connection, "n", why=None, now=at(4_001))
+    watches.set_paused(connection, FEED, "n", is_paused=False, now=at(4_001))
 
     why = None if error is None else "ten failures"
     failures = 0 if error is None else 10
     assert end(connection, held, now_s=4_005, error=error, failures=failures, effective_s=9.0, paused_because=why)
 
-    known = feeds.find(connection, "n")
+    known = watches.find(connection, FEED, "n")
     assert (known.is_paused, known.paused_because, known.failures) == (False, None, 0)
-    assert (known.effective_s, known.next_check_at, known.last_error) == (None, at(4_001), error)
+    assert (known.effective_s, known.next_attempt_at, known.last_error) == (None, at(4_001), error)
 
 
 def test_other_settings_take_one_out_of_the_hands_of_who_checks_it(connection: Connection) -> None:

@@ -12,16 +12,16 @@ from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.handovers import Handover
 from cormorant.rules.watch.profiles import Judgement
 from cormorant.rules.watch.wants import Want
-from storage.watch import artists, wants
+from storage.watch import wants
+from storage.watch.artists import ARTIST
 from tests.storage.job_store import NOW
+from tests.watch_kinds import added
 
 
 def add_artist(connection: Connection, artist_id: str = "a1", **words: Any) -> Artist:
     """A watched artist that is due."""
     usual = Artist(source="spotify", artist_id=artist_id, name=artist_id.upper(), next_attempt_at=NOW, added_at=NOW)
-    added = artists.add(connection, evolve(usual, **words))
-    assert added is not None
-    return added
+    return added(connection, ARTIST, evolve(usual, **words))
 
 
 def new_want(key: str = "k", **words: Any) -> Want:
@@ -32,9 +32,9 @@ def new_want(key: str = "k", **words: Any) -> Want:
 
 def add_want(connection: Connection, key: str = "k", **words: Any) -> Want:
     """A stored want."""
-    added = wants.want(connection, new_want(key, **words))
-    assert added is not None
-    return added
+    want = wants.want(connection, new_want(key, **words))
+    assert want is not None
+    return want
 
 
 def find_of(guid: str, **words: Any) -> Result:

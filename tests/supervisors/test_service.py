@@ -28,8 +28,8 @@ from cormorant.rules.events import (
     StorageLost,
     SupervisorStopped,
 )
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.watch import FeedSettings
 from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
 from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
 from storage.database import Database
@@ -260,7 +260,7 @@ async def test_a_feed_that_the_sweeper_frees_is_checked_at_once_and_not_at_the_n
     async with open_service(settings(), environment=environment) as service:
         await trio.sleep(30)
         for name in ("freed", "other"):
-            await service.subscriptions.subscribe(name, f"http://{name}.test/", Schedule(every_s=3_600))
+            await service.feeds.add(name, FeedSettings(url=f"http://{name}.test/", every_s=3_600.0))
             await trio.sleep(1)
         await gateway.run(claim_and_vanish)
         await trio.sleep(40)

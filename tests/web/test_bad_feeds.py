@@ -79,7 +79,7 @@ async def test_what_is_no_feed_is_told_in_a_sentence_without_its_key_and_the_oth
                 made = (await client.post(HERE, json=body)).json()
                 said[name] = (await client.post(f"{HERE}/{made['id']}/check", timeout=WAIT_S)).json()
             listed = await client.get(HERE, params={"limit": 100})
-            kept = {each.name: each.url for each in await service.subscriptions.page()}
+            kept = {each.name: each.url for each in await service.feeds.page()}
 
     assert {name: said[name]["items_found"] for name in GOOD} == {name: count for name, (_, count) in GOOD.items()}
     assert {name: said[name] for name, (_, words) in BAD.items() if words not in str(said[name]["error"])} == {}

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.rules.schedules import Schedule
+from cormorant.rules.settings.watch import FeedSettings
 from cormorant.rules.watch.feeds import FetchedFeed, Subscription
 from tests.web.web_place import web_place
 
@@ -62,19 +62,20 @@ async def test_a_subscription_that_there_is_not_cannot_be_rescheduled(tmp_path: 
 
 
 async def test_subscriptions_are_among_what_runs_page_by_page_and_are_rescheduled(tmp_path: Path) -> None:
-    schedule, later = Schedule(every_s=3_600), datetime.now(UTC) + timedelta(hours=3)
+    later = datetime.now(UTC) + timedelta(hours=3)
     with web_place(tmp_path) as place:
         async with place.served(given={"feed": empty_feed}) as (service, client):
             await client.post("/scheduler/pause")
-            made = [await service.subscriptions.subscribe(name, f"http://x.test/{name}", schedule) for name in "abc"]
+            options = {name: FeedSettings(url=f"http://x.test/{name}", every_s=3_600.0) for name in "abc"}
+            made = [await service.feeds.add(name, given) for name, given in options.items()]
             for each in made:
-                await service.subscriptions.reschedule(each.id, later)
-            await service.subscriptions.pause("b")
+                await service.feeds.reschedule(each.id, later)
+            await service.feeds.pause("b")
             first = (await client.get("/scheduler/jobs", params={"limit": 2})).json()
             second = (await client.get("/scheduler/jobs", params={"limit": 2, "after": first["next_after"]})).json()
             status = (await client.get("/scheduler/status")).json()
             done = await client.post(f"/scheduler/subscriptions/{made[2].id}/reschedule")
-            moved = await service.subscriptions.find("c")
+            moved = await service.feeds.find("c")
             statistics = (await client.get("/scheduler/statistics")).json()
 
     assert [job["id"] for job in first["jobs"]] == [*OWN, "subscription_1", "subscription_2"]
@@ -84,7 +85,7 @@ async def test_subscriptions_are_among_what_runs_page_by_page_and_are_reschedule
     ]
     assert ([job["id"] for job in second["jobs"]], second["next_after"]) == (["subscription_3"], None)
     assert (status["total_jobs"], status["pending_jobs"], status["active_checks"]) == (9, 1, 0)
-    assert (done.json(), moved.next_check_at < datetime.now(UTC)) == ({"status": "rescheduled"}, True)
+    assert (done.json(), moved.next_attempt_at < datetime.now(UTC)) == ({"status": "rescheduled"}, True)
     assert (statistics["total_checks"], statistics["success_rate"]) == (0, 0)
 
 

@@ -31,22 +31,23 @@ from tests.web.web_place import KEY, WebPlace, web_place
 pytestmark = pytest.mark.slow("hundreds of requests over real sockets")
 
 EXAMPLES = 100 if os.environ.get("SOAK") else 4
-# Artists, profiles, targets and candidates that are named must be there, which no schema can say: a 400 names the one that is not.
+# Artists, profiles, targets, sources and candidates that are named must be there, which no schema can say: a 400 names the one that is not.
 NAMES_WHAT_MUST_EXIST = {
     "POST /api/v1/watchlist",
-    "DELETE /api/v1/watchlist/{artist}",
-    "POST /api/v1/watchlist/{artist}/check",
-    "POST /api/v1/watchlist/{artist}/pause",
-    "POST /api/v1/watchlist/{artist}/resume",
+    "DELETE /api/v1/watchlist/{watch}",
+    "POST /api/v1/watchlist/{watch}/check",
+    "POST /api/v1/watchlist/{watch}/pause",
+    "POST /api/v1/watchlist/{watch}/resume",
     "POST /api/v1/saved-searches",
     "POST /api/v1/wants/{want_id}/hand-over",
+    "POST /api/v1/prices",
     "POST /api/v1/subscriptions",
-    "GET /api/v1/subscriptions/{subscription}",
-    "DELETE /api/v1/subscriptions/{subscription}",
-    "POST /api/v1/subscriptions/{subscription}/check",
-    "POST /api/v1/subscriptions/{subscription}/pause",
-    "POST /api/v1/subscriptions/{subscription}/resume",
-    "POST /api/v1/subscriptions/{subscription}/reschedule",
+    "GET /api/v1/subscriptions/{watch}",
+    "DELETE /api/v1/subscriptions/{watch}",
+    "POST /api/v1/subscriptions/{watch}/check",
+    "POST /api/v1/subscriptions/{watch}/pause",
+    "POST /api/v1/subscriptions/{watch}/resume",
+    "POST /api/v1/subscriptions/{watch}/reschedule",
 }
 
 

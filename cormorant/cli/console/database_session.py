@@ -114,6 +114,14 @@ class CommandSession:
         found = await self.database.read(workers.all_workers)
         return any(each.dead_at is None and each.beat_at > silent for each in found)
 
+    async def service_hint(self) -> list[str]:
+        """Why what is due is not checked now: lines for people."""
+        if not await self.is_served():
+            return ["no service runs on this database: it is checked when one is started, cormorant run"]
+        if await self.is_paused():
+            return ["everything is paused: it is checked after cormorant jobs resume"]
+        return []
+
     async def source_records(self) -> list[SourceRecord]:
         """The sources of the settings file, and those that were added by command."""
         ours = configured_sources(self.settings)

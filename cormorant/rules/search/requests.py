@@ -35,7 +35,7 @@ class BadRequest(CormorantError):
 
     def __init__(self, part: str, message: str) -> None:
         super().__init__(f"{part}: {message}")
-        self.part = part
+        self.part, self.text = part, message
 
 
 def _frozen_params(params: Mapping[str, object] | Iterable[tuple[str, object]]) -> Mapping[str, str]:

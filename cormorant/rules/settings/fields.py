@@ -103,6 +103,13 @@ class Setting:
         self.check(parsed)
         return parsed
 
+    def accept(self, value: object) -> Any:
+        """As `parse`. A number of seconds or bytes is in the unit of the attribute."""
+        if not self.kind.suffix or isinstance(value, str):
+            return self.parse(value)
+        self.check(value)
+        return value
+
     def check(self, value: Any) -> None:
         """Raise a ValueError when a value is outside what is allowed."""
         too_low = self.low is not None and value < self.low
@@ -336,6 +343,10 @@ _WORDS_MAX: Final = 100
 _WORD_LENGTH_MAX: Final = 1_000
 
 
+PATTERNS: Final = "list of patterns"
+"""The name of the kinds that `patterns` makes."""
+
+
 def patterns(meaning: str, *, problem: Callable[[str], str | None]) -> Any:
     """Several words that `problem` has nothing against."""
 
@@ -346,7 +357,7 @@ def patterns(meaning: str, *, problem: Callable[[str], str | None]) -> Any:
             raise ValueError("; ".join(found))
         return parsed
 
-    kind = Kind(name="list of patterns", parse=parse, write=written_list, from_environment=split_words)
+    kind = Kind(name=PATTERNS, parse=parse, write=written_list, from_environment=split_words)
     return setting_of(kind, (), meaning)
 
 

@@ -36,7 +36,13 @@ from cormorant.rules.settings.service import (
     playground_conflicts,
     web_conflicts,
 )
-from cormorant.rules.settings.sources import RESERVED_NAMES, LimitSettings, SourceSettings, source_conflicts
+from cormorant.rules.settings.sources import (
+    PRICE_KIND,
+    RESERVED_NAMES,
+    LimitSettings,
+    SourceSettings,
+    source_conflicts,
+)
 from cormorant.rules.settings.watch import (
     MODES,
     FeedSettings,
@@ -48,7 +54,9 @@ from cormorant.rules.settings.watch import (
     WatchlistSettings,
     feed_conflicts,
     price_conflicts,
+    saved_conflicts,
     slskd_conflicts,
+    target_conflicts,
     watch_conflicts,
 )
 from cormorant.rules.units import format_duration
@@ -289,11 +297,22 @@ def _conflicts(settings: Settings) -> Iterator[Conflict]:
             f"allowed: at least {format_duration(least_s)}",
         )
     yield from source_conflicts(settings.sources, settings.limits)
-    yield from watch_conflicts(settings.watchlist, settings.saved, settings.profiles, settings.targets)
+    yield from target_conflicts(settings.targets)
     yield from slskd_conflicts(settings.targets, settings.sources)
-    yield from feed_conflicts(settings.feeds, settings.targets)
+    yield from _watch_conflicts(settings)
     yield from notify_conflicts(settings.notify)
-    sources_of_prices = [name for name, source in settings.sources.items() if source.kind == "prices"]
-    yield from price_conflicts(settings.prices, settings.sources, sources_of_prices)
     yield from web_conflicts(settings.web, settings.clients)
     yield from playground_conflicts(settings.playground, has_database=bool(settings.storage.url))
+
+
+def _watch_conflicts(settings: Settings) -> Iterator[Conflict]:
+    profiles, targets = settings.profiles, settings.targets
+    yield from watch_conflicts("watchlist", settings.watchlist, profiles, targets)
+    for name, saved in settings.saved.items():
+        yield from watch_conflicts(f"saved.{name}", saved, profiles, targets)
+        yield from saved_conflicts(f"saved.{name}", saved)
+    for name, feed in settings.feeds.items():
+        yield from feed_conflicts(f"feeds.{name}", feed, targets)
+    price_sources = [name for name, source in settings.sources.items() if source.kind == PRICE_KIND]
+    for name, price in settings.prices.items():
+        yield from price_conflicts(f"prices.{name}", name, price, settings.sources, price_sources)

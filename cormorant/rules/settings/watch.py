@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from string import Formatter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 from attrs import frozen
 
 from cormorant.rules.addresses import feed_address_problem
 from cormorant.rules.schedules import Schedule, ScheduleProblem
-from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.search.requests import BadRequest, SearchRequest
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.fields import (
     FLAG,
@@ -33,10 +34,14 @@ from cormorant.rules.settings.fields import (
     web_address,
     words,
 )
-from cormorant.rules.watch.feeds import USUAL_S
+from cormorant.rules.settings.keys import suggestion
+from cormorant.rules.watch.artists import Artist, Start, read_start
+from cormorant.rules.watch.feeds import USUAL_S, Subscription
 from cormorant.rules.watch.handovers import FOLLOW_S, InDoubt
-from cormorant.rules.watch.prices import BadPrice, currency_problem, read_price
+from cormorant.rules.watch.prices import BadPrice, PriceWatch, read_price
 from cormorant.rules.watch.profiles import FREELEECH, Profile, pattern_problem
+from cormorant.rules.watch.releases import CatalogueArtist
+from cormorant.rules.watch.watches import FirstCheck, SavedSearch, watch_from
 
 MODES: Final = ("observe", "live")
 TARGET_KINDS: Final = ("qbittorrent", "sabnzbd", "blackhole", "download", "command", "webhook", "slskd")
@@ -44,8 +49,17 @@ DEFAULT_PROFILE: Final = "default"
 """What holds where no profile is named; a table of this name says what that is, else everything fits."""
 
 _SIZE_MAX: Final = 10 * 1000**4
+_LISTED_MAX: Final = 100
 _NEEDS_ADDRESS: Final = frozenset({"qbittorrent", "sabnzbd", "webhook"})
 _NEEDS_FOLDER: Final = frozenset({"blackhole", "download"})
+
+
+def _parse_start(value: object) -> str:
+    read_start(str(value))
+    return str(value)
+
+
+START = Kind(name="now, all, or a day", parse=_parse_start)
 
 
 @frozen(kw_only=True)
@@ -132,6 +146,28 @@ class WatchlistSettings:
 
 
 @frozen(kw_only=True)
+class ArtistOptions:
+    """One artist. What is not said is as the watchlist has it."""
+
+    every_s: float | None = duration(None, "How often it is checked.", low_s=60.0, high_s=30 * 86_400.0)
+    search: tuple[str, ...] = words("Only these sources.")
+    choose: str = text("", "What fits: [profiles.NAME] of the settings.")
+    hand_to: tuple[str, ...] = words("Targets; the first that takes a find gets it.")
+    start: str = setting_field(
+        "now", Setting(kind=START, meaning="now, all, or a day: what came out before stays out.")
+    )
+
+
+def artist_of(found: CatalogueArtist, options: ArtistOptions, *, source: str, now: datetime) -> Artist:
+    """The artist that options mean."""
+    start, day = read_start(options.start)
+    start_on = now.date() if start is Start.NOW else day
+    return watch_from(
+        Artist, options, name=found.name, now=now, source=source, artist_id=found.id, start=start, start_on=start_on
+    )
+
+
+@frozen(kw_only=True)
 class ProfileSettings:
     """Which finds fit, and which go first."""
 
@@ -211,38 +247,51 @@ class SavedSettings:
 
 
 def watch_conflicts(
-    watchlist: WatchlistSettings,
-    saved: Mapping[str, SavedSettings],
-    profiles: Iterable[str],
-    targets: Mapping[str, TargetSettings],
+    above: str,
+    options: ArtistOptions | SavedSettings | WatchlistSettings,
+    profiles: Collection[str],
+    targets: Collection[str],
 ) -> Iterator[Conflict]:
-    """What does not go together among watches, profiles and targets."""
-    known = {DEFAULT_PROFILE, "", *profiles}
-    users = {"watchlist": (watchlist.choose, watchlist.hand_to)}
-    users |= {f"saved.{name}": (each.choose, each.hand_to) for name, each in saved.items()}
-    for above, (profile, chosen) in users.items():
-        if profile not in known:
-            yield Conflict(
-                (f"{above}.choose", f"profiles.{profile}"),
-                f"there is no profile {profile!r}; write [profiles.{profile}], or leave it out",
-            )
-        for target in chosen:
-            if target not in targets:
-                yield Conflict(
-                    (f"{above}.hand_to", f"targets.{target}"),
-                    f"there is no target {target!r}; write [targets.{target}], or one of: {', '.join(targets) or 'none yet'}",
-                )
-    for name, each in saved.items():
-        if not each.query and not each.categories:
-            yield Conflict(
-                (f"saved.{name}.query", f"saved.{name}.categories"), "it asks for nothing; give words or categories"
-            )
-        if any(not number.isascii() or not number.isdigit() for number in each.categories):
-            yield Conflict((f"saved.{name}.categories", f"saved.{name}"), 'categories are numbers, such as ["3040"]')
-    yield from _target_conflicts(targets)
+    """What does not go together among the options of an artist or a saved search, profiles and targets."""
+    if options.choose not in {DEFAULT_PROFILE, "", *profiles}:
+        yield Conflict(
+            (f"{above}.choose", f"profiles.{options.choose}"),
+            f"there is no profile {options.choose[:40]!r}; write [profiles.{options.choose[:40]}], or leave it out"
+            f"{suggestion(options.choose[:40], profiles)}",
+        )
+    yield from name_conflicts(f"{above}.hand_to", options.hand_to, targets, what="target", table="targets")
 
 
-def _target_conflicts(targets: Mapping[str, TargetSettings]) -> Iterator[Conflict]:
+def name_conflicts(
+    key: str, given: Sequence[str], known: Collection[str], *, what: str, table: str
+) -> Iterator[Conflict]:
+    """The names that mean nothing."""
+    for name in given:
+        if name not in known:
+            there = f", or one of: {', '.join(sorted(known)[:_LISTED_MAX])}" if known else ""
+            yield Conflict(
+                (key, f"{table}.{name}"), f"there is no {what} {name[:40]!r}; write [{table}.{name[:40]}]{there}"
+            )
+
+
+def saved_conflicts(above: str, options: SavedSettings) -> Iterator[Conflict]:
+    """What does not go together in a saved search."""
+    if not options.query and not options.categories:
+        yield Conflict((f"{above}.query", f"{above}.categories"), "it asks for nothing; give words or categories")
+    if any(not number.isascii() or not number.isdigit() for number in options.categories):
+        yield Conflict((f"{above}.categories", above), "categories are numbers, such as 3040")
+
+
+def saved_search_of(name: str, options: SavedSettings, *, now: datetime) -> SavedSearch:
+    """The saved search that options mean."""
+    request = SearchRequest(query=options.query, categories=[int(number) for number in options.categories])
+    return watch_from(
+        SavedSearch, options, name=name, now=now, request=request, first_check=FirstCheck(options.first_check)
+    )
+
+
+def target_conflicts(targets: Mapping[str, TargetSettings]) -> Iterator[Conflict]:
+    """What does not go together in a target."""
     for name, target in targets.items():
         above = f"targets.{name}"
         if target.kind in _NEEDS_ADDRESS and not target.url:
@@ -372,56 +421,62 @@ class FeedSettings:
     hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
 
 
-_NAMED_FEED_FIELDS: Final = frozenset(
-    {"url", "every_s", "cron", "zone", "adaptive", "auto_import", "first_check", "accept", "reject", "hand_to"}
-)
-"""Fields that commands, the API and `Subscription` handle by name. A new field has the same name everywhere."""
+Options = TypeVar("Options")
 
 
-def other_feed_settings() -> dict[str, Setting]:
-    """The fields of a feed that need no code of their own in commands and the API."""
-    fields = attrs.fields_dict(FeedSettings)
-    return {name: each.metadata[Setting.KEY] for name, each in fields.items() if name not in _NAMED_FEED_FIELDS}
+def options_from(options: type[Options], given: Mapping[str, Any]) -> Options:
+    """The options of a watch that a command or an app gives, checked as those of the settings file. Raises `BadRequest`.
 
-
-def other_feed_values(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given for these fields, checked. Raises `BadRequest`."""
-    found = {}
-    for name, setting in other_feed_settings().items():
+    None is what is not given.
+    """
+    values = {}
+    for name, each in attrs.fields_dict(options).items():  # type: ignore[arg-type]  # an attrs class
+        setting: Setting = each.metadata[Setting.KEY]
         if given.get(name) is not None:
             try:
-                found[name] = setting.parse(given[name])
+                values[name] = setting.accept(given[name])
             except ValueError as error:
                 raise BadRequest(setting.key(name), str(error)) from None
-    return found
+    return options(**values)
 
 
-def schedule_of(said: FeedSettings) -> Schedule:
-    """The schedule that settings mean, or `ScheduleProblem`."""
-    if said.cron:
-        return Schedule(every_s=said.every_s, cron=said.cron, zone=said.zone)
-    return Schedule(every_s=said.every_s or USUAL_S, zone=said.zone)
+def refuse(conflicts: Iterable[Conflict]) -> None:
+    """Raise `BadRequest` for the first of conflicts."""
+    for conflict in conflicts:
+        raise BadRequest(conflict.keys[0].rpartition(".")[2], conflict.text)
 
 
-def feed_conflicts(feeds: Mapping[str, FeedSettings], targets: Iterable[str]) -> Iterator[Conflict]:
-    """What does not go together among feeds and targets."""
-    known = set(targets)
-    for name, said in feeds.items():
-        above = f"feeds.{name}"
-        if not said.url:
-            yield Conflict(
-                (f"{above}.url", above), "the feed has no address; write one like https://example.org/feed.xml"
-            )
-        try:
-            schedule_of(said)
-        except ScheduleProblem as problem:
-            yield Conflict((f"{above}.cron", f"{above}.every", f"{above}.zone"), str(problem))
-        for target in said.hand_to:
-            if target not in known:
-                yield Conflict(
-                    (f"{above}.hand_to", f"targets.{target}"),
-                    f"there is no target {target!r}; write [targets.{target}]",
-                )
+def schedule_of(options: FeedSettings) -> Schedule:
+    """The schedule that options mean, or `ScheduleProblem`."""
+    if options.cron:
+        return Schedule(every_s=options.every_s, cron=" ".join(options.cron.split()), zone=options.zone)
+    return Schedule(every_s=options.every_s or USUAL_S, zone=options.zone)
+
+
+def feed_options(given: Mapping[str, Any]) -> FeedSettings:
+    """As `options_from`. A zone without cron times, which the settings file may have, is refused."""
+    if given.get("zone") and not given.get("cron"):
+        raise BadRequest("zone", "an interval is the same in every zone; give cron with it, or leave it out")
+    return options_from(FeedSettings, {**given, "zone": given.get("zone") or None})
+
+
+def feed_of(name: str, options: FeedSettings, *, now: datetime, **more: Any) -> Subscription:
+    """The feed that options mean."""
+    takes_first = options.first_check == FirstCheck.TAKE
+    return watch_from(
+        Subscription, options, name=name, now=now, schedule=schedule_of(options), takes_first=takes_first, **more
+    )
+
+
+def feed_conflicts(above: str, options: FeedSettings, targets: Collection[str]) -> Iterator[Conflict]:
+    """What does not go together in a feed, and with targets."""
+    if not options.url:
+        yield Conflict((f"{above}.url", above), "the feed has no address; write one like https://example.org/feed.xml")
+    try:
+        schedule_of(options)
+    except ScheduleProblem as problem:
+        yield Conflict((f"{above}.{problem.part}", above), str(problem))
+    yield from name_conflicts(f"{above}.hand_to", options.hand_to, targets, what="target", table="targets")
 
 
 PARTS: Final = ("title", "year", "mintmark", "denomination", "series")
@@ -486,42 +541,40 @@ def path_problem(path: str) -> str | None:
     return None if _PATH.fullmatch(path) else "it is no path; write names with dots between them, at most 10"
 
 
-def cents_of(said: str) -> int | None:
-    """The cents that a limit means; None when none is set. Raises `BadPrice`."""
-    return read_price(said).cents if said else None
+def cents_of(part: str, limit: str) -> int | None:
+    """The cents that a limit means; None when none is set. Raises `BadRequest`."""
+    try:
+        return read_price(limit).cents if limit else None
+    except BadPrice as problem:
+        raise BadRequest(part, str(problem)) from None
+
+
+def price_of(name: str, options: PriceSettings, *, now: datetime) -> PriceWatch:
+    """The price that options mean, or `BadRequest`."""
+    limits = {part: cents_of(part, getattr(options, part)) for part in ("below", "above")}
+    return watch_from(
+        PriceWatch,
+        options,
+        name=name,
+        now=now,
+        title=" ".join(options.title.split()),
+        below_cents=limits["below"],
+        above_cents=limits["above"],
+    )
 
 
 def price_conflicts(
-    prices: Mapping[str, PriceSettings], sources: Mapping[str, Any], price_sources: Iterable[str]
+    above: str, name: str, options: PriceSettings, sources: Mapping[str, Any], price_sources: Collection[str]
 ) -> Iterator[Conflict]:
-    """What does not go together among the prices that are watched and the sources."""
-    known = set(price_sources)
-    for name, said in prices.items():
-        above = f"prices.{name}"
-        if not said.title.strip():
-            yield Conflict((f"{above}.title", above), "it has no title; write what the thing is called")
-        problem = currency_problem(said.currency)
-        if problem:
-            yield Conflict((f"{above}.currency", above), problem)
-        yield from _limit_conflicts(above, said)
-        for source in said.search:
-            if source not in known:
-                what = "is of another kind" if source in sources else "is not there"
-                keys = (f"{above}.search", f"sources.{source}")
-                yield Conflict(keys, f'the source {source!r} {what}; write [sources.{source}] with kind = "prices"')
-        if not said.search and not known:
-            yield Conflict((f"{above}.search", above), 'there is no source of prices; write one with kind = "prices"')
-
-
-def _limit_conflicts(above: str, said: PriceSettings) -> Iterator[Conflict]:
-    limits = {}
-    for part in ("below", "above"):
-        try:
-            limits[part] = cents_of(getattr(said, part))
-        except BadPrice as error:
-            yield Conflict((f"{above}.{part}", above), str(error))
-    low, high = limits.get("below"), limits.get("above")
-    if low is not None and high is not None and low >= high:
-        yield Conflict(
-            (f"{above}.below", f"{above}.above"), "below is not less than above, so that all would be outside"
-        )
+    """What does not go together in a price, and with the sources."""
+    try:
+        price_of(name, options, now=datetime.min)  # noqa: DTZ901 - no time is compared
+    except BadRequest as problem:
+        yield Conflict((f"{above}.{problem.part}", above), problem.text)
+    for source in options.search:
+        if source not in price_sources:
+            what = "is of another kind" if source in sources else "is not there"
+            keys = (f"{above}.search", f"sources.{source}")
+            yield Conflict(keys, f'the source {source!r} {what}; write [sources.{source}] with kind = "prices"')
+    if not options.search and not price_sources:
+        yield Conflict((f"{above}.search", above), 'there is no source of prices; write one with kind = "prices"')

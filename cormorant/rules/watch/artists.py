@@ -9,10 +9,11 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Release, ReleaseDate, read_release_date
+from cormorant.rules.watch.watches import Watch
 
 OVERLAP: Final = timedelta(days=14)
 """Releases show up late and are dated back: what is that much older than the last look may still be new."""
@@ -30,36 +31,21 @@ class Start(StrEnum):
     ALL = "all"
 
 
-@frozen(kw_only=True)
-class Artist:
+@frozen(kw_only=True, slots=False)
+class Artist(Watch):
     """An artist on the watchlist."""
 
-    id: int = 0
     source: str
     """The source that knows it, such as spotify."""
     artist_id: str
-    name: str
     start: Start = Start.NOW
     start_on: date | None = None
     """Releases before this day are not wanted; None: all are."""
     every_s: float | None = None
     """How often it is looked at; None: as the settings say."""
-    sources: tuple[str, ...] = ()
-    profile: str = ""
-    targets: tuple[str, ...] = ()
-    origin: str = "by command"
-    is_paused: bool = False
     watermark: datetime | None = None
     """The last look that succeeded; None: there was none."""
-    next_attempt_at: datetime
     retry_block_until: datetime | None = None
-    failures: int = 0
-    """Attempts that failed since the last success."""
-    last_checked: datetime | None = None
-    last_error: str | None = None
-    added_at: datetime
-    token: int = field(default=0, repr=False)
-    """Rises with each claim: only the current owner may write."""
 
 
 def read_start(text: str) -> tuple[Start, date | None]:
@@ -74,12 +60,6 @@ def read_start(text: str) -> tuple[Start, date | None]:
         return Start.DATE, date.fromisoformat(text)
     except ValueError:
         raise ValueError(f"{text[:40]!r} is no start; write now, all, or a day such as 2026-01-31") from None
-
-
-def is_due(artist: Artist, *, now: datetime) -> bool:
-    """Whether it may be looked at now."""
-    is_blocked = artist.retry_block_until is not None and artist.retry_block_until > now
-    return not artist.is_paused and not is_blocked and artist.next_attempt_at <= now
 
 
 def delay_before_retry(*, attempt: int, base_s: float, spread: float, jitter: float) -> float:

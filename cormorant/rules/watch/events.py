@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
 
-from attrs import frozen
-
-from cormorant.rules.events import Event
+from cormorant.rules.events import Event, event
 
 
-@frozen(kw_only=True)
+@event("watchlist.started")
 class WatchlistStarted(Event):
     """Artists are looked at from now on."""
-
-    name: ClassVar[str] = "watchlist.started"
 
     interval_s: float
 
 
-@frozen(kw_only=True)
+@event("watchlist.stopped")
 class WatchlistStopped(Event):
     """No more artists are looked at. `cancelled` artists were in hand and not finished within the grace."""
-
-    name: ClassVar[str] = "watchlist.stopped"
 
     cancelled: int
 
 
-@frozen(kw_only=True)
+@event("watchlist.heartbeat", level="debug")
 class WatchlistHeartbeat(Event):
     """A tick had nothing to do."""
 
-    name: ClassVar[str] = "watchlist.heartbeat"
-    level: ClassVar[str] = "debug"
 
-
-@frozen(kw_only=True)
+@event("watchlist.tick")
 class WatchlistTick(Event):
     """A tick has ended. `count` artists were due, `unstarted` of them it had no time for; those are charged nothing."""
-
-    name: ClassVar[str] = "watchlist.tick"
 
     count: int
     unstarted: int
@@ -49,11 +37,9 @@ class WatchlistTick(Event):
     concurrency: int
 
 
-@frozen(kw_only=True)
+@event("watchlist.process")
 class WatchlistProcess(Event):
     """An artist was looked at. `status` is ok, failed, waiting or out of time; `queued` releases are wanted now."""
-
-    name: ClassVar[str] = "watchlist.process"
 
     artist: str
     status: str
@@ -63,64 +49,50 @@ class WatchlistProcess(Event):
     error: str | None = None
 
 
-@frozen(kw_only=True)
+@event("watchlist.cooldown.set", level="warning")
 class CooldownSet(Event):
     """So much failed for an artist that it is left alone for a while."""
-
-    name: ClassVar[str] = "watchlist.cooldown.set"
-    level: ClassVar[str] = "warning"
 
     artist: str
     minutes: float
     retry_block_until: datetime
 
 
-@frozen(kw_only=True)
+@event("watchlist.cooldown.skip", level="debug")
 class CooldownSkip(Event):
     """An artist was due and is left alone until then."""
-
-    name: ClassVar[str] = "watchlist.cooldown.skip"
-    level: ClassVar[str] = "debug"
 
     artist: str
     retry_block_until: datetime
 
 
-@frozen(kw_only=True)
+@event("watchlist.cooldown.clear")
 class CooldownClear(Event):
     """Looking at an artist succeeded again."""
-
-    name: ClassVar[str] = "watchlist.cooldown.clear"
 
     artist: str
 
 
-@frozen(kw_only=True)
+@event("watchlist.download")
 class WatchlistDownload(Event):
     """Releases of an artist are wanted."""
-
-    name: ClassVar[str] = "watchlist.download"
 
     artist: str
     titles: tuple[str, ...]
 
 
-@frozen(kw_only=True)
+@event("watchlist.search")
 class WatchlistSearch(Event):
     """A search for a release found nothing that fits."""
-
-    name: ClassVar[str] = "watchlist.search"
 
     want: int
     title: str
     why: str
 
 
-@frozen(kw_only=True)
+@event("saved_search.checked")
 class SavedSearchChecked(Event):
     """A saved search was repeated. `found` results, `wanted` of them new."""
-
-    name: ClassVar[str] = "saved_search.checked"
 
     saved: str
     found: int
@@ -128,11 +100,9 @@ class SavedSearchChecked(Event):
     error: str | None = None
 
 
-@frozen(kw_only=True)
+@event("want.changed")
 class WantChanged(Event):
     """A want is in another state now, and why."""
-
-    name: ClassVar[str] = "want.changed"
 
     want: int
     title: str
@@ -140,11 +110,9 @@ class WantChanged(Event):
     reason: str
 
 
-@frozen(kw_only=True)
+@event("handover.sent")
 class HandoverSent(Event):
     """A find was handed to a target."""
-
-    name: ClassVar[str] = "handover.sent"
 
     want: int
     title: str
@@ -152,12 +120,9 @@ class HandoverSent(Event):
     times: int
 
 
-@frozen(kw_only=True)
+@event("handover.in_doubt", level="warning")
 class HandoverInDoubt(Event):
     """Nobody knows whether a find arrived at its target. `next_step` is what follows."""
-
-    name: ClassVar[str] = "handover.in_doubt"
-    level: ClassVar[str] = "warning"
 
     want: int
     title: str
@@ -165,11 +130,9 @@ class HandoverInDoubt(Event):
     next_step: str
 
 
-@frozen(kw_only=True)
+@event("handover.ended")
 class HandoverEnded(Event):
     """A target has finished with a find, or failed; then the next candidate is taken."""
-
-    name: ClassVar[str] = "handover.ended"
 
     want: int
     title: str

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
-from cormorant.rules.addresses import feed_address_problem
-from cormorant.rules.events import Event
-from cormorant.rules.schedules import Schedule, ScheduleProblem, adapted_s, after_failure_s, next_due, overdue_delay_s
+from cormorant.rules.events import Event, event
+from cormorant.rules.schedules import Schedule, adapted_s, after_failure_s, next_due, overdue_delay_s
 from cormorant.rules.search.requests import BadRequest, Result
-from cormorant.rules.units import format_duration, zone_of
-from cormorant.rules.watch.profiles import matches, pattern_problem
+from cormorant.rules.units import format_duration
+from cormorant.rules.watch.profiles import matches
 from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
+from cormorant.rules.watch.watches import Watch
 
 FAILURES_MAX: Final = 10
 """At so many failures in a row it is paused, and says why."""
@@ -32,7 +32,6 @@ class CheckStatus(StrEnum):
     FAILED = "failed"
 
 
-# Without slots, because many are made at a time: a frozen object with slots takes twice as long.
 @frozen(kw_only=True, slots=False)
 class DueFeed:
     """A feed in hand: all that a check of it needs."""
@@ -53,7 +52,7 @@ class DueFeed:
     accept: tuple[str, ...] = ()
     reject: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
-    next_check_at: datetime
+    next_attempt_at: datetime
     etag: str | None = None
     last_modified: str | None = None
     failures: int = 0
@@ -63,18 +62,13 @@ class DueFeed:
 
 
 @frozen(kw_only=True, slots=False)
-class Subscription(DueFeed):
-    """A feed that is looked at again and again."""
+class Subscription(DueFeed, Watch):
+    """A feed that is checked again and again."""
 
     folder: tuple[str, ...] = ()
     """Where it stands in the list that it came from, from the outside in."""
-    origin: str = "by command"
-    is_paused: bool = False
     paused_because: str | None = None
-    last_checked: datetime | None = None
     last_success: datetime | None = None
-    last_error: str | None = None
-    added_at: datetime
 
 
 @frozen(kw_only=True)
@@ -125,7 +119,7 @@ def after_check(
 
     Who was told to come back later does, whatever the schedule says.
     """
-    base_s, due = subscription.schedule.every_s, subscription.next_check_at
+    base_s, due = subscription.schedule.every_s, subscription.next_attempt_at
     failures = 0 if error is None else subscription.failures + 1
     effective_s: float | None = None
     if base_s is not None:
@@ -146,7 +140,7 @@ def cadence_of(subscription: DueFeed, following: NextCheck) -> str:
     """Why the next check is when it is, in words.
 
     >>> at = datetime(2026, 1, 1)
-    >>> feed = Subscription(name="a", url="", schedule=Schedule(every_s=3600), next_check_at=at, added_at=at)
+    >>> feed = Subscription(name="a", url="", schedule=Schedule(every_s=3600), next_attempt_at=at, added_at=at)
     >>> cadence_of(feed, NextCheck(next_check_at=at, effective_s=None, failures=0))
     'every 1h'
     >>> cadence_of(feed, NextCheck(next_check_at=at, effective_s=7200.0, failures=3))
@@ -239,41 +233,8 @@ def result_of(item: FeedEntryItem) -> Result:
 
 
 NAME_LENGTH_MAX: Final = 120
-CRON_LENGTH_MAX: Final = 200
-PATTERNS_MAX: Final = 100
-TARGETS_MAX: Final = 100
 FOLDERS_MAX: Final = 10
 USUAL_S: Final = 6 * 3_600.0
-
-
-def schedule_from(*, every_s: float | None = None, cron: str = "", zone: str = "") -> Schedule:
-    """The schedule that was asked for, every 6 hours if nothing was said; or `BadRequest` that names the part.
-
-    >>> schedule_from(cron="0 9 * * MON", zone="Europe/Berlin").zone
-    'Europe/Berlin'
-    """
-    if every_s is not None and cron:
-        raise BadRequest("cron", "an interval is given, too; leave one of both out")
-    if len(cron) > CRON_LENGTH_MAX or not cron.isprintable():
-        raise BadRequest("cron", "it is too long, or no single line; write it like 0 */6 * * *")
-    if zone and not _is_zone(zone):
-        raise BadRequest("zone", f"{zone[:40]!r} is no time zone; write one like Europe/Berlin")
-    if zone and not cron:
-        raise BadRequest("zone", "an interval is the same in every zone; give cron with it, or leave it out")
-    try:
-        if cron:
-            return Schedule(cron=" ".join(cron.split()), zone=zone or "UTC")
-        return Schedule(every_s=USUAL_S if every_s is None else every_s)
-    except ScheduleProblem as problem:
-        raise BadRequest("cron" if cron else "every", str(problem)) from None
-
-
-def _is_zone(zone: str) -> bool:
-    try:
-        zone_of(zone)
-    except (ValueError, KeyError):
-        return False
-    return True
 
 
 def fit_name(said: str) -> str:
@@ -286,8 +247,8 @@ def fit_name(said: str) -> str:
     return " ".join(kept.split())[:NAME_LENGTH_MAX].strip()
 
 
-def check_order(wanted: Subscription, *, targets: Collection[str] | None, configured: Collection[str]) -> None:
-    """Raise `BadRequest` unless it can be subscribed to like this."""
+def check_names(wanted: Subscription, *, configured: Collection[str]) -> None:
+    """Raise `BadRequest` unless a feed can be added under this name and in this folder."""
     name = wanted.name
     if not name.strip() or name != name.strip() or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         raise BadRequest("name", f"give a single line of 1 to {NAME_LENGTH_MAX} characters, without spaces around it")
@@ -295,49 +256,18 @@ def check_order(wanted: Subscription, *, targets: Collection[str] | None, config
         raise BadRequest("name", f"{name} would be taken for the number of a feed; add a word")
     if name in configured:
         raise BadRequest("name", f"the settings file has [feeds.{name}] already; change it there, or choose another")
-    problem = feed_address_problem(wanted.url)
-    if problem:
-        raise BadRequest("url", problem)
-    for part, given in (("accept", wanted.accept), ("reject", wanted.reject)):
-        _check_patterns(part, given)
-    _check_folder(wanted.folder)
-    if targets is not None:
-        _check_targets(wanted.targets, targets)
-
-
-def _check_folder(given: Sequence[str]) -> None:
-    if len(given) > FOLDERS_MAX:
-        raise BadRequest("folder", f"{len(given)} are within each other; {FOLDERS_MAX} are allowed")
-    if not all(0 < len(name) <= NAME_LENGTH_MAX and name.isprintable() for name in given):
+    if len(wanted.folder) > FOLDERS_MAX:
+        raise BadRequest("folder", f"{len(wanted.folder)} are within each other; {FOLDERS_MAX} are allowed")
+    if not all(0 < len(each) <= NAME_LENGTH_MAX and each.isprintable() for each in wanted.folder):
         raise BadRequest("folder", f"give single lines of 1 to {NAME_LENGTH_MAX} characters")
 
 
-def _check_patterns(part: str, given: Sequence[str]) -> None:
-    if len(given) > PATTERNS_MAX:
-        raise BadRequest(part, f"{len(given)} patterns are given; {PATTERNS_MAX} are allowed")
-    for pattern in given:
-        problem = pattern_problem(pattern)
-        if problem:
-            raise BadRequest(part, problem)
-
-
-def _check_targets(given: Sequence[str], known: Collection[str]) -> None:
-    if len(given) > TARGETS_MAX:
-        raise BadRequest("hand_to", f"{len(given)} are named; {TARGETS_MAX} are allowed")
-    for name in given:
-        if name not in known:
-            there = f"; there are {', '.join(sorted(known))}" if known else "; write [targets.NAME] first"
-            raise BadRequest("hand_to", f"there is no target {name[:40]!r}{there}")
-
-
-@frozen(kw_only=True)
+@event("subscription.checked")
 class SubscriptionChecked(Event):
     """A feed was checked. `unchanged`: it said that nothing is new; `imported` of the new items are wanted.
 
     `left_out` more stand in it than are taken. The next check is at `next_check_at`, `because` of its schedule or what became of it.
     """
-
-    name: ClassVar[str] = "subscription.checked"
 
     subscription: str
     unchanged: bool
@@ -350,12 +280,9 @@ class SubscriptionChecked(Event):
     left_out: int = 0
 
 
-@frozen(kw_only=True)
+@event("subscription.failed", level="warning")
 class SubscriptionFailed(Event):
     """A check failed. From the third in a row on it is checked less often."""
-
-    name: ClassVar[str] = "subscription.failed"
-    level: ClassVar[str] = "warning"
 
     subscription: str
     failures: int
@@ -365,33 +292,25 @@ class SubscriptionFailed(Event):
     because: str
 
 
-@frozen(kw_only=True)
+@event("subscription.paused", level="error")
 class SubscriptionPaused(Event):
     """So many checks failed in a row that it is left alone until a person resumes it."""
-
-    name: ClassVar[str] = "subscription.paused"
-    level: ClassVar[str] = "error"
 
     subscription: str
     why: str
 
 
-@frozen(kw_only=True)
+@event("subscription.misfired")
 class SubscriptionMisfired(Event):
     """A check is made so late that it counts as missed. It is made once, whatever was missed."""
-
-    name: ClassVar[str] = "subscription.misfired"
 
     subscription: str
     late_s: float
 
 
-@frozen(kw_only=True)
+@event("subscription.maintained", level="debug")
 class SubscriptionsMaintained(Event):
     """The hourly look: how many there are, and how many records and items of old are forgotten."""
-
-    name: ClassVar[str] = "subscription.maintained"
-    level: ClassVar[str] = "debug"
 
     scheduled_jobs: int
     active_checks: int

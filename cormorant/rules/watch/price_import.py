@@ -13,7 +13,8 @@ from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.keys import nearest, suggestion
-from cormorant.rules.units import as_written, parse_duration
+from cormorant.rules.settings.watch import PriceSettings, options_from
+from cormorant.rules.units import as_written
 from cormorant.rules.watch.prices import (
     BadPrice,
     MatchStrength,
@@ -84,8 +85,8 @@ class CsvTable:
     has_prices: bool
 
 
-MakeWatch = Callable[..., PriceWatch]
-"""Makes a price to watch from `name`, `title` and the other columns of a line, or raises `CormorantError`."""
+MakeWatch = Callable[[str, PriceSettings], PriceWatch]
+"""Makes a price to watch of its name and options, or raises `CormorantError`."""
 
 
 def read_table(body: bytes) -> CsvTable:
@@ -181,17 +182,10 @@ def things_in(table: CsvTable, make: MakeWatch) -> list[PriceWatch]:
         if name in seen:
             raise ValueError(f"name: {name!r} is in line {seen[name]} already; choose another")
         seen[name] = row.line
-        words: dict[str, Any] = {part: said.get(part, "") for part in _THING[1:]}
-        if said.get("every"):
-            words["every_s"] = _part("every", parse_duration, said["every"])
-        if said.get("search"):
-            words["sources"] = tuple(each.strip() for each in said["search"].split(",") if each.strip())
-        if said.get("currency"):
-            words["currency"] = said["currency"].upper()
-        for limit in ("below", "above"):
-            if said.get(limit):
-                words[f"{limit}_cents"] = _part(limit, read_price, said[limit]).cents
-        return make(name=name, **words)
+        given: dict[str, Any] = {part: cell for part, cell in said.items() if cell and part not in {"name", "search"}}
+        given |= {"every_s": given.pop("every", None), "currency": said.get("currency", "").upper() or None}
+        given["search"] = [each.strip() for each in said.get("search", "").split(",") if each.strip()]
+        return make(name, options_from(PriceSettings, given))
 
     return _each(table, read)
 

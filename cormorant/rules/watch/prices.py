@@ -9,16 +9,17 @@ from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from enum import IntEnum, StrEnum
 from statistics import median
-from typing import ClassVar, Final
+from typing import Final
 
 from attrs import field, frozen
 
 from cormorant.rules.addresses import normalised
 from cormorant.rules.errors import CormorantError
-from cormorant.rules.events import Event
+from cormorant.rules.events import Event, event
 from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchRequest
 from cormorant.rules.units import as_written
 from cormorant.rules.watch.titles import plain_words
+from cormorant.rules.watch.watches import TAKEN_OUT, Watch
 
 CENTS_MAX: Final = 10**13
 """A hundred thousand millions: what costs more is no price."""
@@ -102,6 +103,17 @@ def as_money(cents: int, currency: str) -> str:
     return f"{cents // 100:,}.{cents % 100:02d} {currency}"
 
 
+def as_amount(cents: int | None) -> str | None:
+    """An amount as settings write it; None for none.
+
+    >>> as_amount(9000), as_amount(-5), as_amount(None)
+    ('90.00', '-0.05', None)
+    """
+    if cents is None:
+        return None
+    return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02d}"
+
+
 def _amount(value: str, number: str) -> Decimal:
     if _PLAIN.fullmatch(number):
         return Decimal(number.replace(",", "."))
@@ -136,8 +148,6 @@ CENTS, CURRENCY, TYPE, EXTERNAL_ID = "price_cents", "price_currency", "price_typ
 """The attributes of a find that is a price."""
 PROBLEM: Final = "price_problem"
 """The attribute of a find that should be a price and is none: why."""
-TAKEN_OUT: Final = "taken out of the settings"
-"""The origin of what the settings file no longer has: nobody is asked about it, and what was collected stays."""
 _HASH_LENGTH: Final = 16
 _ID_LENGTH_MAX: Final = 200
 
@@ -170,28 +180,19 @@ class AlertSide(StrEnum):
     ABOVE = "above"
 
 
-@frozen(kw_only=True)
-class PriceWatch:
+@frozen(kw_only=True, slots=False)
+class PriceWatch(Watch):
     """A thing whose price is watched."""
 
-    id: int = 0
-    name: str
     title: str
     year: str = ""
     mintmark: str = ""
     denomination: str = ""
     series: str = ""
-    sources: tuple[str, ...] = ()
     every_s: float = 86_400.0
     currency: str = "EUR"
     below_cents: int | None = None
     above_cents: int | None = None
-    origin: str = "by command"
-    is_paused: bool = False
-    next_attempt_at: datetime
-    added_at: datetime
-    token: int = field(default=0, repr=False)
-    """Rises each time that it is taken for its jobs."""
 
     def __attrs_post_init__(self) -> None:
         _check_line("title", self.title, is_needed=True)
@@ -200,12 +201,11 @@ class PriceWatch:
         problem = currency_problem(self.currency)
         if problem:
             raise BadRequest("currency", problem)
-        for part in ("below_cents", "above_cents"):
-            limit = getattr(self, part)
+        for part, limit in (("below", self.below_cents), ("above", self.above_cents)):
             if limit is not None and not 0 <= limit <= CENTS_MAX:
-                raise BadRequest(part, f"give 0 to {CENTS_MAX}")
+                raise BadRequest(part, f"give 0 to {CENTS_MAX // 100:,}")
         if self.below_cents is not None and self.above_cents is not None and self.below_cents >= self.above_cents:
-            raise BadRequest("below_cents", "it is not less than above_cents, so that every value would be outside")
+            raise BadRequest("below", "it is not less than above, so that every value would be outside")
 
     @property
     def idle_because(self) -> str | None:
@@ -405,11 +405,9 @@ def _check_line(part: str, text: str, *, is_needed: bool = False) -> None:
         )
 
 
-@frozen(kw_only=True)
+@event("price.collected")
 class PriceCollected(Event):
     """A source was asked about a price. `points` it stated, of which `written` are new or match better."""
-
-    name: ClassVar[str] = "price.collected"
 
     price: str
     source: str
@@ -417,12 +415,9 @@ class PriceCollected(Event):
     written: int
 
 
-@frozen(kw_only=True)
+@event("price.left_out", level="warning")
 class PriceLeftOut(Event):
     """`items` of what a source stated are no prices and were left out; the others went on. `why`: the first few reasons."""
-
-    name: ClassVar[str] = "price.left_out"
-    level: ClassVar[str] = "warning"
 
     price: str
     source: str
@@ -430,11 +425,9 @@ class PriceLeftOut(Event):
     why: str
 
 
-@frozen(kw_only=True)
+@event("price.valued")
 class PriceValued(Event):
     """A thing is worth something else than before: the median of `points` sold prices."""
-
-    name: ClassVar[str] = "price.valued"
 
     price: str
     cents: int
@@ -443,12 +436,9 @@ class PriceValued(Event):
     match: str
 
 
-@frozen(kw_only=True)
+@event("price.alert", level="warning")
 class PriceAlert(Event):
     """A value went below or above its limit; once for each crossing."""
-
-    name: ClassVar[str] = "price.alert"
-    level: ClassVar[str] = "warning"
 
     price: str
     side: str

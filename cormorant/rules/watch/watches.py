@@ -1,16 +1,21 @@
-"""WatchOptions, SavedSearch, its next check, and the wants that its results become."""
+"""Watch (the fields of all four kinds), how settings become one, its next check; SavedSearch and its wants."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, TypeVar
 
+import attrs
 from attrs import evolve, field, frozen
 
 from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.watch.wants import KEY_LENGTH_MAX, Want, WantState, short_key
 
+CONFIGURED: Final = "configured"
+"""The origin of a watch of the settings file."""
+TAKEN_OUT: Final = "taken out of the settings"
+"""The origin of a watch that the settings file no longer has. It is not checked, and what was collected stays."""
 SAVED_KIND: Final = "saved_search"
 """The kind of the jobs that repeat saved searches."""
 
@@ -23,38 +28,58 @@ class FirstCheck(StrEnum):
     TAKE = "take"
 
 
-@frozen(kw_only=True)
-class WatchOptions:
-    """What can be said of any watch."""
-
-    every_s: float | None = None
-    search: tuple[str, ...] = ()
-    choose: str = ""
-    hand_to: tuple[str, ...] = ()
-
-
-@frozen(kw_only=True)
-class SavedSearch:
-    """A search that is repeated; what is new in it is wanted."""
+# Without slots, because many are made at a time: a frozen object with slots takes twice as long.
+@frozen(kw_only=True, slots=False)
+class Watch:
+    """The fields of every kind of watch."""
 
     id: int = 0
     name: str
-    request: SearchRequest
-    every_s: float
     sources: tuple[str, ...] = ()
     profile: str = ""
     targets: tuple[str, ...] = ()
     origin: str = "by command"
-    first_check: FirstCheck = FirstCheck.SKIP
-    answered: tuple[str, ...] = ()
-    """The sources that have answered it before: what they had then is known."""
     is_paused: bool = False
     next_attempt_at: datetime
     last_checked: datetime | None = None
     last_error: str | None = None
     failures: int = 0
+    """Checks or attempts that failed since the last success."""
     added_at: datetime
     token: int = field(default=0, repr=False)
+    """Rises with each claim: only the current owner may write."""
+
+
+@frozen(kw_only=True, slots=False)
+class SavedSearch(Watch):
+    """A search that is repeated; what is new in it is wanted."""
+
+    request: SearchRequest
+    every_s: float
+    first_check: FirstCheck = FirstCheck.SKIP
+    answered: tuple[str, ...] = ()
+    """The sources that have answered it before: what they had then is known."""
+
+
+W = TypeVar("W", bound=Watch)
+
+FIELD_OF_OPTION: Final = {"search": "sources", "choose": "profile", "hand_to": "targets", "adaptive": "is_adaptive"}
+"""The fields of a watch that settings, commands and the API call by another name."""
+
+
+def fields_set_by(options: type, watch: type[Watch]) -> dict[str, str]:
+    """The fields of a watch that options set, each with the name that the options have for it."""
+    names = [each.name for each in attrs.fields(options)]
+    found = {FIELD_OF_OPTION.get(name, name): name for name in names}
+    return {field: name for field, name in found.items() if field in attrs.fields_dict(watch)}
+
+
+def watch_from(watch: type[W], options: Any, *, name: str, now: datetime, **named: Any) -> W:
+    """The watch that options mean: its fields have the values of the options of the same meaning. `named` gives the others."""
+    values: dict[str, Any] = {
+        field: getattr(options, option) for field, option in fields_set_by(type(options), watch).items()
+    }
+    return watch(**values | {"name": name, "next_attempt_at": now, "added_at": now} | named)
 
 
 def next_check(*, due: datetime, every_s: float, now: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""Saved searches: those of the settings file, and the job handler that repeats one."""
+"""Job handler that repeats a saved search."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from cormorant.rules.errors import LeaseLost
 from cormorant.rules.jobs.verdicts import Cancel, Fail, Snooze
 from cormorant.rules.search.outcomes import Outcome, opens_in_s
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.watch.events import SavedSearchChecked
-from cormorant.rules.watch.watches import FirstCheck, SavedSearch
+from cormorant.rules.watch.watches import SavedSearch
 from cormorant.services.durable_search import PATIENCE_S, SNOOZE_S_MIN
 from cormorant.services.searches import Searches
 from storage.search import answers
@@ -26,25 +25,6 @@ from storage.search.sources import UnknownSource
 from storage.watch import choice, watches
 from storage.watch.choice import CandidateChoice, SavedSearchCheck
 from storage.watch.saved_searches import SAVED
-
-
-def configured_searches(environment: Environment) -> list[SavedSearch]:
-    """The saved searches of the settings file."""
-    now = environment.now()
-    return [
-        SavedSearch(
-            name=name,
-            request=SearchRequest(query=said.query, categories=[int(number) for number in said.categories]),
-            every_s=said.every_s,
-            sources=said.search,
-            profile=said.choose,
-            targets=said.hand_to,
-            first_check=FirstCheck(said.first_check),
-            next_attempt_at=now,
-            added_at=now,
-        )
-        for name, said in sorted(environment.settings.saved.items())
-    ]
 
 
 @frozen(kw_only=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from attrs import field, frozen
 
 from cormorant.rules.secrets import (
@@ -18,16 +17,17 @@ from cormorant.rules.secrets import (
     secret_filter_of,
     shortened,
 )
+from cormorant.rules.views import view_of
 from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.feeds import FeedCheck, Subscription
 from cormorant.rules.watch.handovers import Handover
-from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
+from cormorant.rules.watch.prices import PriceWatch, Valuation
 from cormorant.rules.watch.wants import Want, short_ref
 from cormorant.rules.watch.watches import SavedSearch
 
 if TYPE_CHECKING:
     from storage.search.sources import SourceRecord
-    from storage.watch.prices import Alert, PriceView
+    from storage.watch.prices import PriceView
     from storage.watch.wants import Candidate, WantView
 
 
@@ -197,17 +197,6 @@ class HandOverBody:
 
 
 @frozen(kw_only=True)
-class TargetOut:
-    """Somebody who takes finds."""
-
-    name: str
-    kind: str
-    takes: list[str]
-    can_be_asked: bool
-    in_doubt: str
-
-
-@frozen(kw_only=True)
 class TestOut:
     """What a target said when it was tried out."""
 
@@ -217,47 +206,40 @@ class TestOut:
 
 def artist_out(artist: Artist) -> ArtistOut:
     """An artist as it is shown."""
-    return ArtistOut(
+    return view_of(
+        ArtistOut,
+        artist,
         number=artist.id,
-        source=artist.source,
         id=artist.artist_id,
-        name=artist.name,
-        start=artist.start.value,
-        start_on=artist.start_on,
-        every_s=artist.every_s,
-        search=list(artist.sources),
-        choose=artist.profile,
-        hand_to=list(artist.targets),
-        is_paused=artist.is_paused,
         next_look_at=artist.next_attempt_at,
         left_alone_until=artist.retry_block_until,
         last_success_at=artist.watermark,
         last_looked_at=artist.last_checked,
-        failures=artist.failures,
-        last_error=artist.last_error and redact_passwords(artist.last_error),
-        added_at=artist.added_at,
+        **_options(artist),
     )
 
 
 def saved_out(saved: SavedSearch) -> SavedOut:
     """A saved search as it is shown."""
-    return SavedOut(
-        name=saved.name,
+    return view_of(
+        SavedOut,
+        saved,
         query=saved.request.query,
         categories=list(saved.request.categories),
-        every_s=saved.every_s,
-        search=list(saved.sources),
-        choose=saved.profile,
-        hand_to=list(saved.targets),
-        first_check=saved.first_check.value,
-        origin=saved.origin,
-        is_paused=saved.is_paused,
         next_check_at=saved.next_attempt_at,
         last_checked_at=saved.last_checked,
-        failures=saved.failures,
-        last_error=saved.last_error and redact_passwords(saved.last_error),
-        added_at=saved.added_at,
+        **_options(saved),
     )
+
+
+def _options(watch: Artist | SavedSearch) -> dict[str, Any]:
+    """What artists and saved searches have in common, by the names of the settings."""
+    return {
+        "search": list(watch.sources),
+        "choose": watch.profile,
+        "hand_to": list(watch.targets),
+        "last_error": watch.last_error and redact_passwords(watch.last_error),
+    }
 
 
 @frozen
@@ -278,21 +260,16 @@ class WantViews:
 
     def want(self, want: Want) -> WantOut:
         """A want as it is shown."""
-        return WantOut(
-            id=want.id,
-            kind=want.kind,
+        return view_of(
+            WantOut,
+            want,
             artist=self.redact(want.artist),
             title=self.redact(want.title),
-            watch=want.watch,
-            state=want.state.value,
             reason=self.redact(want.reason),
             search=list(want.sources),
             choose=want.profile,
             hand_to=list(want.targets),
-            looks=want.looks,
             chosen=None if want.chosen_ref is None else short_ref(want.chosen_ref),
-            found_at=want.found_at,
-            changed_at=want.changed_at,
             next_look_at=want.next_at,
         )
 
@@ -306,15 +283,12 @@ class WantViews:
 
     def _candidate(self, candidate: Candidate) -> CandidateOut:
         result = candidate.result
-        return CandidateOut(
+        return view_of(
+            CandidateOut,
+            result,
             id=short_ref(candidate.ref),
             source=candidate.source,
             title=self.redact(result.title),
-            protocol=result.protocol,
-            size_bytes=result.size_bytes,
-            seeders=result.seeders,
-            published=result.published,
-            is_freeleech=result.is_freeleech,
             place=None if candidate.position is None else candidate.position + 1,
             reasons=[self.redact(each) for each in candidate.reasons],
             merits=[self.redact(each) for each in candidate.merits],
@@ -324,17 +298,14 @@ class WantViews:
 
     def download(self, handover: Handover) -> DownloadOut:
         """A handover as it is shown."""
-        return DownloadOut(
-            id=handover.id,
+        return view_of(
+            DownloadOut,
+            handover,
             want=handover.want_id,
             candidate=short_ref(handover.ref),
-            target=handover.target,
             title=self.redact(handover.title),
-            state=handover.state.value,
             reason=self.redact(handover.reason),
             times_sent=handover.sent,
-            created_at=handover.created_at,
-            changed_at=handover.changed_at,
             next_look_at=handover.next_at,
         )
 
@@ -435,39 +406,27 @@ class SubscriptionShownOut:
 def subscription_out(subscription: Subscription) -> SubscriptionOut:
     """One of them as it is shown."""
     schedule = subscription.schedule
-    named: dict[str, Any] = {
-        "url": redact_link(subscription.url),
-        "every_s": schedule.every_s,
-        "cron": schedule.cron,
-        "zone": schedule.zone,
-        "adaptive": subscription.is_adaptive,
-        "first_check": "take" if subscription.takes_first else "skip",
-        "hand_to": list(subscription.targets),
-        "paused_because": _hidden(subscription, subscription.paused_because),
-        "last_checked_at": subscription.last_checked,
-        "last_success_at": subscription.last_success,
-        "last_error": _hidden(subscription, subscription.last_error),
-    }
-    same = {
-        name: _plain(getattr(subscription, name)) for name in attrs.fields_dict(SubscriptionOut) if name not in named
-    }
-    return SubscriptionOut(**named, **same)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return view_of(
+        SubscriptionOut,
+        subscription,
+        url=redact_link(subscription.url),
+        every_s=schedule.every_s,
+        cron=schedule.cron,
+        zone=schedule.zone,
+        adaptive=subscription.is_adaptive,
+        first_check="take" if subscription.takes_first else "skip",
+        hand_to=list(subscription.targets),
+        paused_because=_hidden(subscription, subscription.paused_because),
+        next_check_at=subscription.next_attempt_at,
+        last_checked_at=subscription.last_checked,
+        last_success_at=subscription.last_success,
+        last_error=_hidden(subscription, subscription.last_error),
+    )
 
 
 def check_out(subscription: Subscription, check: FeedCheck) -> CheckOut:
     """A check as it is shown."""
-    return CheckOut(
-        started_at=check.started_at,
-        status=check.status.value,
-        items_found=check.items_found,
-        new_items=check.new_items,
-        duration_ms=check.duration_ms,
-        error=_hidden(subscription, check.error),
-    )
+    return view_of(CheckOut, check, error=_hidden(subscription, check.error))
 
 
 def _hidden(subscription: Subscription, text: str | None) -> str | None:
@@ -564,26 +523,14 @@ class PriceShownOut:
     alerts: list[AlertOut]
 
 
-def price_out(intake: PriceWatch, valuation: Valuation | None) -> PriceOut:
+def price_out(intake: PriceWatch, value: Valuation | None = None) -> PriceOut:
     """A price as it is shown."""
-    return PriceOut(
-        name=intake.name,
-        title=intake.title,
-        year=intake.year,
-        mintmark=intake.mintmark,
-        denomination=intake.denomination,
-        series=intake.series,
+    return view_of(
+        PriceOut,
+        intake,
         search=list(intake.sources),
-        every_s=intake.every_s,
-        currency=intake.currency,
-        below_cents=intake.below_cents,
-        above_cents=intake.above_cents,
-        origin=intake.origin,
-        is_paused=intake.is_paused,
-        idle_because=intake.idle_because,
         next_check_at=intake.next_attempt_at,
-        added_at=intake.added_at,
-        value=None if valuation is None else value_out(valuation),
+        value=None if value is None else value_out(value),
     )
 
 
@@ -591,44 +538,11 @@ def price_shown_out(view: PriceView) -> PriceShownOut:
     """All of it."""
     return PriceShownOut(
         price=price_out(view.intake, view.valuation),
-        points=list(map(_point_out, view.points)),
-        alerts=list(map(_alert_out, view.alerts)),
+        points=[view_of(PointOut, each, match=each.match.name.lower()) for each in view.points],
+        alerts=[view_of(AlertOut, each) for each in view.alerts],
     )
 
 
 def value_out(valuation: Valuation) -> ValueOut:
     """A value as it is shown."""
-    return ValueOut(
-        cents=valuation.cents,
-        currency=valuation.currency,
-        points=valuation.points,
-        match=valuation.match.name.lower(),
-        other_currencies=valuation.others,
-        side=valuation.side.value,
-        valued_at=valuation.valued_at,
-    )
-
-
-def _point_out(point: PricePoint) -> PointOut:
-    return PointOut(
-        source=point.source,
-        title=point.title,
-        url=point.url,
-        cents=point.cents,
-        currency=point.currency,
-        type=point.type.value,
-        day=point.day,
-        match=point.match.name.lower(),
-        key=point.key,
-        seen_at=point.seen_at,
-    )
-
-
-def _alert_out(alert: Alert) -> AlertOut:
-    return AlertOut(
-        side=alert.side.value,
-        limit_cents=alert.limit_cents,
-        cents=alert.cents,
-        currency=alert.currency,
-        raised_at=alert.raised_at,
-    )
+    return view_of(ValueOut, valuation, match=valuation.match.name.lower(), other_currencies=valuation.others)

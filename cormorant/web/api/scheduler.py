@@ -88,7 +88,7 @@ async def status(request: AnyRequest) -> SchedulerOut:
     return SchedulerOut(
         running=parts.monitor.is_ready() and not seen.is_paused,
         total_jobs=len(jobs) + seen.total,
-        active_checks=len(parts.subscriptions.running),
+        active_checks=len(parts.feeds.running),
         pending_jobs=sum(job.pending for job in jobs) + seen.total - seen.running,
         next_run=min(times if seen.upcoming is None else [*times, seen.upcoming], default=None),
         concurrent_limit=parts.environment.settings.subscriptions.max_concurrent_checks,
@@ -98,7 +98,7 @@ async def status(request: AnyRequest) -> SchedulerOut:
 @get("/statistics", summary="What checks of subscriptions did in the last hour")
 async def statistics(request: AnyRequest) -> StatisticsOut:
     """Of this process, since it started."""
-    found = parts_of(request).subscriptions.statistics_now()
+    found = parts_of(request).feeds.statistics_now()
     return StatisticsOut(**{name: found[name] for name in fields_dict(StatisticsOut)})
 
 
@@ -110,7 +110,7 @@ async def jobs(
 ) -> ScheduledListOut:
     """The sweepers and tickers of the tree, on the first page, and every subscription in the order they came."""
     parts = parts_of(request)
-    found = await parts.subscriptions.page(after_id=after, limit=limit)
+    found = await parts.feeds.page(after_id=after, limit=limit)
     first = [] if after else _jobs(parts)
     return ScheduledListOut(jobs=[*first, *map(_scheduled, found)], next_after=next_page(found, limit))
 
@@ -136,7 +136,7 @@ async def reschedule(request: AnyRequest, subscription_id: FromPath[int]) -> Don
     """From its last check on, as its schedule says; one that would be late gets its share of the next minute."""
     if not 0 < subscription_id <= _ID_MAX:
         raise FEED.not_found(subscription_id)
-    await parts_of(request).subscriptions.reschedule_anew(subscription_id)
+    await parts_of(request).feeds.reschedule_anew(subscription_id)
     return DoneOut(status="rescheduled")
 
 
@@ -144,7 +144,7 @@ def _scheduled(subscription: Subscription) -> ScheduledOut:
     return ScheduledOut(
         id=f"subscription_{subscription.id}",
         name=f"Check {subscription.name}",
-        next_run=None if subscription.is_paused else subscription.next_check_at,
+        next_run=None if subscription.is_paused else subscription.next_attempt_at,
         pending=subscription.is_paused,
     )
 

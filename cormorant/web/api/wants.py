@@ -42,9 +42,7 @@ async def list_wants(
     limit: PageSize = 50,
 ) -> WantsOut:
     """Newest first, a page at a time. With `ignored=false` those are left out that nobody wants any more."""
-    found = await parts_of(request).watches.wants(
-        state=in_state, has_ignored=has_ignored, before_id=before, limit=limit
-    )
+    found = await parts_of(request).wants.page(state=in_state, has_ignored=has_ignored, before_id=before, limit=limit)
     words = _words(request)
     return WantsOut(wants=[words.want(each) for each in found], next_before=next_page(found, limit))
 
@@ -52,19 +50,19 @@ async def list_wants(
 @get("/wants/{want_id:int}", summary="One want, every candidate with its reasons, and its downloads")
 async def show_want(request: AnyRequest, want_id: FromPath[int]) -> WantShownOut:
     """Links of candidates are not shown."""
-    return _words(request).shown(await parts_of(request).watches.want(known_id(want_id)))
+    return _words(request).shown(await parts_of(request).wants.find(known_id(want_id)))
 
 
 @post("/wants/{want_id:int}/retry", summary="Search again", status_code=200)
 async def retry_want(request: AnyRequest, want_id: FromPath[int]) -> WantOut:
     """Also what was given up or ignored; candidates that were tried in vain may be tried again."""
-    return _words(request).want(await parts_of(request).watches.retry(known_id(want_id)))
+    return _words(request).want(await parts_of(request).wants.retry(known_id(want_id)))
 
 
 @post("/wants/{want_id:int}/ignore", summary="Want it no more", status_code=200)
 async def ignore_want(request: AnyRequest, want_id: FromPath[int]) -> WantOut:
     """Until it is retried."""
-    return _words(request).want(await parts_of(request).watches.ignore(known_id(want_id)))
+    return _words(request).want(await parts_of(request).wants.ignore(known_id(want_id)))
 
 
 @post("/wants/{want_id:int}/hand-over", summary="Hand a candidate over by hand", status_code=200)
@@ -75,7 +73,7 @@ async def hand_over(
 ) -> WantOut:
     """Also in observe mode, and also one that does not fit."""
     refuse_unknown(await request.json(), HandOverBody)
-    return _words(request).want(await parts_of(request).watches.hand_over(known_id(want_id), ref=data.candidate))
+    return _words(request).want(await parts_of(request).wants.hand_over(known_id(want_id), ref=data.candidate))
 
 
 @get("/downloads", summary="What was handed over")
@@ -85,7 +83,7 @@ async def list_downloads(
     limit: PageSize = 50,
 ) -> DownloadsOut:
     """Newest first, a page at a time."""
-    found = await parts_of(request).watches.downloads(before_id=before, limit=limit)
+    found = await parts_of(request).wants.downloads(before_id=before, limit=limit)
     words = _words(request)
     return DownloadsOut(downloads=[words.download(each) for each in found], next_before=next_page(found, limit))
 
@@ -93,31 +91,31 @@ async def list_downloads(
 @get("/downloads/{number:int}", summary="One download")
 async def show_download(request: AnyRequest, number: FromPath[int]) -> DownloadOut:
     """How far it is."""
-    return _words(request).download(await parts_of(request).watches.download(known_id(number)))
+    return _words(request).download(await parts_of(request).wants.download(known_id(number)))
 
 
 @post("/downloads/{number:int}/arrived", summary="What is held has arrived", status_code=200)
 async def arrived(request: AnyRequest, number: FromPath[int]) -> WantOut:
     """Its want is done."""
-    return _words(request).want(await parts_of(request).watches.settle(known_id(number), has_arrived=True))
+    return _words(request).want(await parts_of(request).wants.settle(known_id(number), has_arrived=True))
 
 
 @post("/downloads/{number:int}/send-again", summary="What is held has not arrived", status_code=200)
 async def send_again(request: AnyRequest, number: FromPath[int]) -> WantOut:
     """It is sent once more, under the same key."""
-    return _words(request).want(await parts_of(request).watches.settle(known_id(number), has_arrived=False))
+    return _words(request).want(await parts_of(request).wants.settle(known_id(number), has_arrived=False))
 
 
 @get("/targets", summary="Those that finds can be handed to")
 async def list_targets(request: AnyRequest) -> list[TargetView]:
     """By name, without addresses and keys."""
-    return list(parts_of(request).watches.targets())
+    return list(parts_of(request).wants.targets())
 
 
 @post("/targets/{name:str}/test", summary="Try a target out", status_code=200)
 async def test_target(request: AnyRequest, name: FromPath[str]) -> TestOut:
     """Its address and credentials; nothing is given to it."""
-    said = await parts_of(request).watches.test_target(name)
+    said = await parts_of(request).wants.test_target(name)
     return TestOut(target=name, said=_words(request).redact(said))
 
 

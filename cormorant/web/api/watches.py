@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import attrs
-from litestar import Response, Router, delete, get, post
+from attrs import frozen
+from litestar import Router, delete, get, post
 from litestar.enums import RequestEncodingType
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Example
 from litestar.params import Body, FromPath, QueryParameter
 
-from cormorant.rules.search.requests import BadRequest, SearchRequest
-from cormorant.rules.settings.watch import other_feed_values
-from cormorant.rules.watch.artists import read_start
-from cormorant.rules.watch.feeds import schedule_from
-from cormorant.rules.watch.watches import FirstCheck, SavedSearch
+from cormorant.rules.search.requests import BadRequest
+from cormorant.rules.settings.watch import (
+    ArtistOptions,
+    PriceSettings,
+    SavedSettings,
+    feed_options,
+    options_from,
+)
+from cormorant.rules.views import next_page
+from cormorant.rules.watch.prices import as_amount
+from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.services.watch.views import (
     ArtistBody,
     ArtistOut,
@@ -40,18 +48,74 @@ from cormorant.services.watch.views import (
     subscription_out,
     value_out,
 )
+from cormorant.services.watch.watches import WatchService
+from cormorant.web.api.paging import PageSize
 from cormorant.web.problems import AnyRequest, parts_of, refuse_unknown
-from storage.watch.artists import ARTIST
-from storage.watch.saved_searches import SAVED
 
-_ARTISTS: Final = [
+
+@frozen(kw_only=True)
+class WatchRoutes:
+    """The routes that every kind of watch has: remove, pause, resume and check."""
+
+    path: str
+    what: str
+    """What the document calls one."""
+    service: str
+    """The name of its operations in `WebParts`."""
+    answer: type
+    """The class of the view of one."""
+    after_removal: str = "What was found stays."
+    after_resume: str = "It is checked when it is due, which may be at once."
+    after_check: str = "Its sources are asked as soon as they may be, also while it is paused."
+
+    def handlers(self) -> list[HTTPRouteHandler]:
+        """The routes."""
+
+        async def remove(request: AnyRequest, watch: FromPath[str]) -> None:
+            await self._service(request).remove(watch)
+
+        async def pause(request: AnyRequest, watch: FromPath[str]) -> Any:
+            service = self._service(request)
+            return await service.view(await service.pause(watch))
+
+        async def resume(request: AnyRequest, watch: FromPath[str]) -> Any:
+            service = self._service(request)
+            return await service.view(await service.resume(watch))
+
+        async def check(request: AnyRequest, watch: FromPath[str]) -> Any:
+            service = self._service(request)
+            return await service.view(await service.check(watch))
+
+        paused = "It is not checked until it is resumed, also after a restart."
+        gone = f"{self.after_removal} One of the settings file is a conflict: take it out there."
+        remove_route = delete(
+            f"{self.path}/{{watch:str}}", summary=f"Remove {self.what}", description=gone, status_code=204
+        )
+        return [
+            remove_route(remove),
+            self._verb("pause", f"Pause {self.what}", paused, pause),
+            self._verb("resume", f"Resume {self.what}", f"End a pause. {self.after_resume}", resume),
+            self._verb("check", f"Check {self.what} now", self.after_check, check),
+        ]
+
+    def _service(self, request: AnyRequest) -> WatchService[Any]:
+        service: WatchService[Any] = getattr(parts_of(request), self.service)
+        return service
+
+    def _verb(self, name: str, summary: str, text: str, handler: Callable[..., Any]) -> HTTPRouteHandler:
+        handler.__annotations__["return"] = self.answer
+        path = f"{self.path}/{{watch:str}}/{name}"
+        return post(path, summary=summary, description=text, status_code=200)(handler)
+
+
+_ARTIST_EXAMPLES: Final = [
     Example(summary="By name, looked up at Spotify", value={"artist": "Boards of Canada"}),
     Example(
         summary="By id, nobody is asked",
         value={"id": "2VAvhf61GgLYmC6C8anyX1", "name": "Boards of Canada", "start": "all", "hand_to": ["qbittorrent"]},
     ),
 ]
-_SEARCHES: Final = [
+_SAVED_EXAMPLES: Final = [
     Example(
         summary="Freeleech music, every hour",
         value={
@@ -68,135 +132,67 @@ _SEARCHES: Final = [
 @get("/watchlist", summary="All artists on the watchlist")
 async def list_artists(request: AnyRequest) -> list[ArtistOut]:
     """In the order they came."""
-    return [artist_out(each) for each in await parts_of(request).watches.artists()]
+    return [artist_out(each) for each in await parts_of(request).artists.all()]
 
 
 @post("/watchlist", summary="Watch an artist", status_code=201)
 async def add_artist(
-    request: AnyRequest, data: Annotated[ArtistBody, Body(media_type=RequestEncodingType.JSON, examples=_ARTISTS)]
-) -> Response[ArtistOut]:
+    request: AnyRequest,
+    data: Annotated[ArtistBody, Body(media_type=RequestEncodingType.JSON, examples=_ARTIST_EXAMPLES)],
+) -> ArtistOut:
     """What comes out from `start` on is wanted. Who is watched already is a conflict."""
     refuse_unknown(await request.json(), ArtistBody)
-    watches = parts_of(request).watches
-    try:
-        start, start_on = read_start(data.start)
-    except ValueError as error:
-        raise BadRequest("start", str(error)) from None
-    artist_id, name = data.id, data.name or data.artist
-    if not artist_id:
-        found = await watches.find_artist(data.artist)
-        artist_id, name = found.id, data.name or found.name
-    artist = await watches.watch_artist(
-        artist_id,
-        name=name,
-        start=start,
-        start_on=start_on,
-        every_s=data.every_s,
-        sources=data.search,
-        profile=data.choose,
-        targets=data.hand_to,
-    )
-    if artist is None:
-        raise ARTIST.already_exists(name)
-    return Response(artist_out(artist), status_code=201)
-
-
-@delete("/watchlist/{artist:str}", summary="Watch an artist no more", status_code=204)
-async def remove_artist(request: AnyRequest, artist: FromPath[str]) -> None:
-    """By number, id or name. What was found stays."""
-    await parts_of(request).watches.unwatch_artist(artist)
-
-
-@post("/watchlist/{artist:str}/check", summary="Look at an artist at the next tick", status_code=200)
-async def check_artist(request: AnyRequest, artist: FromPath[str]) -> ArtistOut:
-    """Whatever failed before is forgotten."""
-    return artist_out(await parts_of(request).watches.check_artist(artist))
-
-
-@post("/watchlist/{artist:str}/pause", summary="Leave an artist alone", status_code=200)
-async def pause_artist(request: AnyRequest, artist: FromPath[str]) -> ArtistOut:
-    """Until it is resumed; what came out meanwhile is found then. What was found already goes its way."""
-    return artist_out(await parts_of(request).watches.pause_artist(artist))
-
-
-@post("/watchlist/{artist:str}/resume", summary="Go on with an artist", status_code=200)
-async def resume_artist(request: AnyRequest, artist: FromPath[str]) -> ArtistOut:
-    """End a pause. It is looked at when it is due, which may be at once."""
-    return artist_out(await parts_of(request).watches.pause_artist(artist, is_paused=False))
+    artists, options = parts_of(request).artists, options_from(ArtistOptions, attrs.asdict(data))
+    found = CatalogueArtist(id=data.id, name=data.name or data.artist)
+    if not data.id:
+        known = await artists.look_up(data.artist)
+        found = CatalogueArtist(id=known.id, name=data.name or known.name)
+    return artist_out(await artists.add(found, options))
 
 
 @get("/saved-searches", summary="All saved searches")
 async def list_saved(request: AnyRequest) -> list[SavedOut]:
     """By name; those of the settings file too."""
-    return [saved_out(each) for each in await parts_of(request).watches.saved()]
+    return [saved_out(each) for each in await parts_of(request).saved.all()]
 
 
 @post("/saved-searches", summary="Repeat a search", status_code=201)
 async def save_search(
-    request: AnyRequest, data: Annotated[SavedBody, Body(media_type=RequestEncodingType.JSON, examples=_SEARCHES)]
+    request: AnyRequest, data: Annotated[SavedBody, Body(media_type=RequestEncodingType.JSON, examples=_SAVED_EXAMPLES)]
 ) -> SavedOut:
     """What is new in it is wanted."""
     refuse_unknown(await request.json(), SavedBody)
-    if data.first_check not in set(FirstCheck):
-        raise BadRequest("first_check", f"{data.first_check[:40]!r} is not possible; use skip or take")
-    saved = await parts_of(request).watches.save_search(
-        data.name,
-        SearchRequest(query=data.query, categories=data.categories),
-        every_s=data.every_s,
-        sources=data.search,
-        profile=data.choose,
-        targets=data.hand_to,
-        first_check=FirstCheck(data.first_check),
-    )
-    return saved_out(saved)
+    given = attrs.asdict(data) | {"categories": [str(number) for number in data.categories]}
+    return saved_out(await parts_of(request).saved.add(data.name, options_from(SavedSettings, given)))
 
 
-@delete("/saved-searches/{name:str}", summary="Repeat a search no more", status_code=204)
-async def remove_search(request: AnyRequest, name: FromPath[str]) -> None:
-    """What was found stays."""
-    await parts_of(request).watches.remove_search(name)
-
-
-@post("/saved-searches/{name:str}/pause", summary="Leave a saved search alone", status_code=200)
-async def pause_search(request: AnyRequest, name: FromPath[str]) -> SavedOut:
-    """Until it is resumed."""
-    await parts_of(request).watches.pause_search(name)
-    return saved_out(await _saved(request, name))
-
-
-@post("/saved-searches/{name:str}/resume", summary="Go on with a saved search", status_code=200)
-async def resume_search(request: AnyRequest, name: FromPath[str]) -> SavedOut:
-    """End a pause."""
-    await parts_of(request).watches.pause_search(name, is_paused=False)
-    return saved_out(await _saved(request, name))
-
-
-@post("/saved-searches/{name:str}/check", summary="Repeat a saved search now, also while it is paused", status_code=200)
-async def check_search(request: AnyRequest, name: FromPath[str]) -> SavedOut:
-    """As soon as its sources may be asked."""
-    await parts_of(request).watches.check_search(name)
-    return saved_out(await _saved(request, name))
-
-
-async def _saved(request: AnyRequest, name: str) -> SavedSearch:
-    for each in await parts_of(request).watches.saved():
-        if each.name == name:
-            return each
-    raise SAVED.not_found(name)
+ARTISTS: Final = WatchRoutes(
+    path="/watchlist",
+    what="an artist",
+    service="artists",
+    answer=ArtistOut,
+    after_check="It is looked at at the next tick. Earlier failures are forgotten.",
+)
+SAVED: Final = WatchRoutes(path="/saved-searches", what="a saved search", service="saved", answer=SavedOut)
 
 
 def watch_routes() -> Router:
-    """The addresses of this file."""
-    artists = [list_artists, add_artist, remove_artist, check_artist, pause_artist, resume_artist]
-    saved = [list_saved, save_search, remove_search, pause_search, resume_search, check_search]
-    return Router("/", route_handlers=[*artists, *saved], tags=["watches"])
+    """The routes of artists and saved searches."""
+    handlers = [
+        list_artists,
+        add_artist,
+        *ARTISTS.handlers(),
+        list_saved,
+        save_search,
+        *SAVED.handlers(),
+    ]
+    return Router("/", route_handlers=handlers, tags=["watches"])
 
 
 _ID_MAX: Final = 2**53
 """As large as JSON can say it exactly: the document of the API names it as a float."""
-_FIRST: Final = ("skip", "take")
 _YEAR_MAX: Final = 9_000
-_FEEDS: Final = [
+_FEED_EXAMPLES: Final = [
     Example(
         summary="Every hour, what is new and fits is handed over",
         value={
@@ -227,29 +223,29 @@ _TIMES: Final = [
 async def list_subscriptions(
     request: AnyRequest,
     after: Annotated[int, QueryParameter(ge=0, le=_ID_MAX)] = 0,
-    limit: Annotated[int, QueryParameter(ge=1, le=500)] = 50,
+    limit: PageSize = 50,
 ) -> SubscriptionsOut:
     """In the order they came, a page at a time; those of the settings file too. Keys in addresses are hidden."""
-    port = parts_of(request).subscriptions
-    found = await port.page(after_id=after, limit=limit)
-    last = await port.last_checks([each.id for each in found])
+    feeds = parts_of(request).feeds
+    found = await feeds.page(after_id=after, limit=limit)
+    last = await feeds.last_checks([each.id for each in found])
     return SubscriptionsOut(
         subscriptions=[subscription_out(each) for each in found],
         last_checks={str(each.id): check_out(each, last[each.id]) for each in found if each.id in last},
-        next_after=found[-1].id if len(found) == limit else None,
+        next_after=next_page(found, limit),
     )
 
 
-@get("/subscriptions/{subscription:str}", summary="One subscription and its last checks")
+@get("/subscriptions/{watch:str}", summary="One subscription and its last checks")
 async def show_subscription(
     request: AnyRequest,
-    subscription: FromPath[str],
-    limit: Annotated[int, QueryParameter(ge=1, le=500)] = 20,
+    watch: FromPath[str],
+    limit: PageSize = 20,
 ) -> SubscriptionShownOut:
     """By name, or by number."""
-    port = parts_of(request).subscriptions
-    found = await port.find_any(subscription)
-    checks = await port.checks(found.id, limit=limit)
+    feeds = parts_of(request).feeds
+    found = await feeds.find(watch)
+    checks = await feeds.checks(found.id, limit=limit)
     return SubscriptionShownOut(
         subscription=subscription_out(found), checks=[check_out(found, each) for each in checks]
     )
@@ -257,74 +253,36 @@ async def show_subscription(
 
 @post("/subscriptions", summary="Subscribe to a feed", status_code=201)
 async def subscribe(
-    request: AnyRequest, data: Annotated[SubscriptionBody, Body(media_type=RequestEncodingType.JSON, examples=_FEEDS)]
+    request: AnyRequest,
+    data: Annotated[SubscriptionBody, Body(media_type=RequestEncodingType.JSON, examples=_FEED_EXAMPLES)],
 ) -> SubscriptionOut:
     """It is checked at once. A name that is taken is a conflict."""
     refuse_unknown(await request.json(), SubscriptionBody)
-    if data.first_check not in _FIRST:
-        raise BadRequest("first_check", f"{data.first_check[:40]!r} is not possible; use skip or take")
-    made = await parts_of(request).subscriptions.subscribe(
-        data.name,
-        data.url,
-        schedule_from(every_s=data.every_s, cron=data.cron, zone=data.zone),
-        is_adaptive=data.adaptive,
-        auto_import=data.auto_import,
-        takes_first=data.first_check == "take",
-        accept=tuple(data.accept),
-        reject=tuple(data.reject),
-        targets=tuple(data.hand_to),
-        folder=tuple(data.folder),
-        **other_feed_values(attrs.asdict(data)),
-    )
-    return subscription_out(made)
+    options = feed_options(attrs.asdict(data))
+    return subscription_out(await parts_of(request).feeds.add(data.name, options, folder=data.folder))
 
 
-@delete("/subscriptions/{subscription:str}", summary="Subscribe no more", status_code=204)
-async def unsubscribe(request: AnyRequest, subscription: FromPath[str]) -> None:
-    """What was wanted stays. One of the settings file is a conflict: take it out there."""
-    await parts_of(request).subscriptions.unsubscribe(subscription)
-
-
-@post("/subscriptions/{subscription:str}/check", summary="Check a feed now", status_code=200)
-async def check(request: AnyRequest, subscription: FromPath[str]) -> CheckOut:
+@post("/subscriptions/{watch:str}/check", summary="Check a feed now", status_code=200)
+async def check(request: AnyRequest, watch: FromPath[str]) -> CheckOut:
     """Waits for what comes of it; a check that runs is joined. One that is paused is checked, too, and stays paused."""
-    port = parts_of(request).subscriptions
-    found = await port.find_any(subscription)
-    return check_out(found, await port.check(found.id))
+    feeds = parts_of(request).feeds
+    return check_out(await feeds.find(watch), await feeds.check_and_wait(watch))
 
 
-@post("/subscriptions/{subscription:str}/pause", summary="Leave a feed alone", status_code=200)
-async def pause(request: AnyRequest, subscription: FromPath[str]) -> SubscriptionOut:
-    """Until it is resumed."""
-    port = parts_of(request).subscriptions
-    found = await port.find_any(subscription)
-    await port.pause(found.name)
-    return subscription_out(await port.find_any(found.name))
-
-
-@post("/subscriptions/{subscription:str}/resume", summary="Go on with a feed", status_code=200)
-async def resume(request: AnyRequest, subscription: FromPath[str]) -> SubscriptionOut:
-    """Failures are forgotten, and it is due at once."""
-    port = parts_of(request).subscriptions
-    found = await port.find_any(subscription)
-    await port.resume(found.name)
-    return subscription_out(await port.find_any(found.name))
-
-
-@post("/subscriptions/{subscription:str}/reschedule", summary="Give a feed another time", status_code=200)
+@post("/subscriptions/{watch:str}/reschedule", summary="Give a feed another time", status_code=200)
 async def reschedule(
     request: AnyRequest,
-    subscription: FromPath[str],
+    watch: FromPath[str],
     data: Annotated[RescheduleBody, Body(media_type=RequestEncodingType.JSON, examples=_TIMES)],
 ) -> SubscriptionOut:
     """Once; after it the schedule holds again."""
     refuse_unknown(await request.json(), RescheduleBody)
-    port = parts_of(request).subscriptions
-    found = await port.find_any(subscription)
+    feeds = parts_of(request).feeds
+    found = await feeds.find(watch)
     if data.at is None:
-        return subscription_out(await port.reschedule_anew(found.id))
-    await port.reschedule(found.id, _moment(data.at))
-    return subscription_out(await port.find_any(found.name))
+        return subscription_out(await feeds.reschedule_anew(found.id))
+    await feeds.reschedule(found.id, _moment(data.at))
+    return subscription_out(await feeds.find(watch))
 
 
 def _moment(at: datetime) -> datetime:
@@ -335,13 +293,23 @@ def _moment(at: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
+FEEDS: Final = WatchRoutes(
+    path="/subscriptions",
+    what="a feed",
+    service="feeds",
+    answer=SubscriptionOut,
+    after_resume="Earlier failures are forgotten, and it is due at once.",
+)
+
+
 def subscription_routes() -> Router:
-    """The addresses of this file."""
-    handlers = [list_subscriptions, show_subscription, subscribe, unsubscribe, check, pause, resume, reschedule]
+    """The routes of feeds. A check is waited for."""
+    common = [each for each in FEEDS.handlers() if not any(path.endswith("/check") for path in each.paths)]
+    handlers = [list_subscriptions, show_subscription, subscribe, check, reschedule, *common]
     return Router("/", route_handlers=handlers, tags=["subscriptions"])
 
 
-_PRICES: Final = [
+_PRICE_EXAMPLES: Final = [
     Example(
         summary="A coin, once a day",
         value={"name": "morgan", "title": "Morgan Dollar", "year": "1881", "currency": "USD", "below_cents": 9000},
@@ -352,79 +320,42 @@ _PRICES: Final = [
 @get("/prices", summary="All prices that are watched")
 async def list_prices(request: AnyRequest) -> list[PriceOut]:
     """By name, each with its value if one is known; those of the settings file too."""
-    return [price_out(each.intake, each.valuation) for each in await parts_of(request).prices.all()]
+    return [price_out(each.intake, each.valuation) for each in await parts_of(request).prices.all_views()]
 
 
 @post("/prices", summary="Watch a price", status_code=201)
 async def watch_price(
-    request: AnyRequest, data: Annotated[PriceBody, Body(media_type=RequestEncodingType.JSON, examples=_PRICES)]
+    request: AnyRequest, data: Annotated[PriceBody, Body(media_type=RequestEncodingType.JSON, examples=_PRICE_EXAMPLES)]
 ) -> PriceOut:
     """Its sources are asked at once, two seconds apart, and then again and again."""
     refuse_unknown(await request.json(), PriceBody)
-    intake = await parts_of(request).prices.watch(
-        data.name,
-        data.title,
-        year=data.year,
-        mintmark=data.mintmark,
-        denomination=data.denomination,
-        series=data.series,
-        sources=data.search,
-        every_s=data.every_s,
-        currency=data.currency,
-        below_cents=data.below_cents,
-        above_cents=data.above_cents,
-    )
-    return price_out(intake, None)
+    limits = {"below": as_amount(data.below_cents), "above": as_amount(data.above_cents)}
+    options = options_from(PriceSettings, attrs.asdict(data) | limits)
+    return price_out(await parts_of(request).prices.add(data.name, options))
 
 
-@get("/prices/{name:str}", summary="One price with what sources state of it")
-async def show_price(
-    request: AnyRequest, name: FromPath[str], limit: Annotated[int, QueryParameter(ge=1, le=500)] = 100
-) -> PriceShownOut:
+@get("/prices/{watch:str}", summary="One price with what sources state of it")
+async def show_price(request: AnyRequest, watch: FromPath[str], limit: PageSize = 100) -> PriceShownOut:
     """Newest first."""
-    return price_shown_out(await parts_of(request).prices.show(name, limit=limit))
+    return price_shown_out(await parts_of(request).prices.show(watch, limit=limit))
 
 
-@get("/prices/{name:str}/history", summary="The values that it had")
-async def price_history(
-    request: AnyRequest, name: FromPath[str], limit: Annotated[int, QueryParameter(ge=1, le=500)] = 100
-) -> list[ValueOut]:
+@get("/prices/{watch:str}/history", summary="The values that it had")
+async def price_history(request: AnyRequest, watch: FromPath[str], limit: PageSize = 100) -> list[ValueOut]:
     """Newest first, one for each change."""
-    return [value_out(each) for each in await parts_of(request).prices.history(name, limit=limit)]
+    return [value_out(each) for each in await parts_of(request).prices.history(watch, limit=limit)]
 
 
-@post("/prices/{name:str}/check", summary="Ask its sources now", status_code=200)
-async def check_price(request: AnyRequest, name: FromPath[str]) -> PriceShownOut:
-    """As soon as they may be asked; what one has answered lately is not asked again."""
-    prices = parts_of(request).prices
-    await prices.check(name)
-    return price_shown_out(await prices.show(name))
-
-
-@post("/prices/{name:str}/pause", summary="Leave a price alone for now", status_code=200)
-async def pause_price(request: AnyRequest, name: FromPath[str]) -> PriceShownOut:
-    """Nobody is asked about it until it is resumed, also after a restart, unless it is checked by hand."""
-    prices = parts_of(request).prices
-    await prices.pause(name)
-    return price_shown_out(await prices.show(name))
-
-
-@post("/prices/{name:str}/resume", summary="End a pause", status_code=200)
-async def resume_price(request: AnyRequest, name: FromPath[str]) -> PriceShownOut:
-    """Its sources are asked at its time, and soon if that has passed."""
-    prices = parts_of(request).prices
-    await prices.resume(name)
-    return price_shown_out(await prices.show(name))
-
-
-@delete("/prices/{name:str}", summary="Watch a price no more", status_code=204)
-async def remove_price(request: AnyRequest, name: FromPath[str]) -> None:
-    """What was collected is forgotten. One of the settings file is taken out there first."""
-    await parts_of(request).prices.unwatch(name)
+PRICES: Final = WatchRoutes(
+    path="/prices",
+    what="a price",
+    service="prices",
+    answer=PriceShownOut,
+    after_removal="What was collected is deleted.",
+)
 
 
 def price_routes() -> Router:
-    """The addresses of this file."""
-    handlers: list[HTTPRouteHandler] = [list_prices, watch_price, show_price, price_history]
-    handlers += [check_price, pause_price, resume_price, remove_price]
+    """The routes of prices."""
+    handlers = [list_prices, watch_price, show_price, price_history, *PRICES.handlers()]
     return Router("/", route_handlers=handlers, tags=["prices"])

@@ -21,8 +21,7 @@ from actors.environment import Environment
 from actors.jobs.reclaim_sweeper import ReclaimSweeper
 from actors.jobs.runner import JobRunner, RunnerMessage
 from actors.jobs.working_set import JobWakeUp, OwnerLease
-from cormorant.rules.schedules import Schedule
-from cormorant.rules.settings.watch import SubscriptionSettings
+from cormorant.rules.settings.watch import FeedSettings, SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
 from cormorant.rules.watch.wants import Want
 from cormorant.services.jobs import Jobs
@@ -241,7 +240,10 @@ def subscription_place() -> Iterator[SubscriptionPlace]:
         yield SubscriptionPlace(gateway)
 
 
-async def subscribe(subscriptions: Subscriptions, name: str, *, host: str = "x.test", **how: Any) -> Subscription:
+async def subscribe(
+    subscriptions: Subscriptions, name: str, *, host: str = "x.test", folder: Sequence[str] = (), **options: Any
+) -> Subscription:
     """Subscribe to a feed, every hour unless said otherwise."""
-    schedule = how.pop("schedule", Schedule(every_s=HOUR))
-    return await subscriptions.subscribe(name, f"http://{host}/{name}", schedule, **how)
+    often: dict[str, Any] = {} if "cron" in options else {"every_s": HOUR}
+    url = f"http://{host}/{name}"
+    return await subscriptions.add(name, FeedSettings(**{"url": url} | often | options), folder=folder)

@@ -12,8 +12,8 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.outcomes import SourceLimited, SourceUnavailable
+from cormorant.rules.settings.watch import FeedSettings
 from cormorant.rules.watch.feeds import (
     CheckStatus,
     DueFeed,
@@ -34,6 +34,7 @@ from tests.conformance.subscriptions.subscribing import (
     claimed,
     page,
     prepared,
+    subscribe,
     subscription_place,
 )
 
@@ -59,7 +60,7 @@ def rows(connection: Connection) -> list[int]:
 async def test_a_check_that_runs_has_started_and_then_tells_what_it_brought(
     clock: MockClock, place: SubscriptionPlace
 ) -> None:
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         began = place.clock.now()
         await trio.sleep(5)
@@ -84,10 +85,10 @@ async def test_a_check_that_runs_has_started_and_then_tells_what_it_brought(
 async def test_one_that_is_removed_while_it_is_checked_leaves_nothing_behind(
     clock: MockClock, place: SubscriptionPlace
 ) -> None:
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         await trio.sleep(5)
-        await subscriptions.unsubscribe("one")
+        await subscriptions.remove("one")
         await trio.sleep(2 * HOUR)
         left = await place.gateway.read(rows)
 
@@ -101,7 +102,7 @@ async def test_one_that_is_removed_or_paused_while_it_waits_for_its_host_is_not_
     await prepared(place, "one", "two", "three", "four")
     async with place.opened() as subscriptions:
         await trio.sleep(5)
-        await subscriptions.unsubscribe("two")
+        await subscriptions.remove("two")
         await subscriptions.pause("three")
         await trio.sleep(100)
         asked = [name for _, name in place.feeds.asked]
@@ -115,7 +116,7 @@ async def test_one_that_is_removed_or_paused_while_it_waits_for_its_host_is_not_
 async def test_one_that_is_paused_while_it_is_checked_ends_that_check_and_has_no_other(
     clock: MockClock, place: SubscriptionPlace
 ) -> None:
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         await trio.sleep(5)
         await subscriptions.pause("one")
@@ -137,7 +138,7 @@ async def test_while_all_is_paused_nothing_begins_but_what_is_asked_for_by_hand(
         await trio.sleep(5 * HOUR)
         status = await subscriptions.status()
         asked = len(place.feeds.asked)
-        await subscriptions.check("three")
+        await subscriptions.check_and_wait("three")
         await place.pause_all(is_paused=False)
         await trio.sleep(200)
 
@@ -160,7 +161,7 @@ async def test_another_time_that_is_given_while_it_is_checked_is_kept(
         await trio.sleep(2.5 * HOUR)
         one = await subscriptions.find("one")
 
-    assert one.next_check_at == wanted
+    assert one.next_attempt_at == wanted
     assert place.feeds.times("two") == [21.0, HOUR, 2 * HOUR]
 
 
@@ -177,14 +178,14 @@ async def test_who_resumes_one_in_the_middle_of_its_tenth_failure_begins_anew(
         one, checks = await subscriptions.find("one"), await subscriptions.checks(1)
 
     assert (one.is_paused, one.failures, len(checks)) == (False, 1, 2)
-    assert one.next_check_at == START + timedelta(seconds=HOUR + 5)
+    assert one.next_attempt_at == START + timedelta(seconds=HOUR + 5)
 
 
 async def test_settings_that_change_while_it_is_checked_elsewhere_make_it_be_checked_anew(
     clock: MockClock, place: SubscriptionPlace
 ) -> None:
     place.feeds.scripts["http://x.test/one"] = [page("old", moved_to="http://x.test/moved", etag='"old"')]
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         known = await subscriptions.find("one")
         await place.gateway.run(table.set_configured, [known])
@@ -204,7 +205,7 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
     place.feeds.scripts["http://x.test/one"] = [page("old", moved_to="http://x.test/moved", etag='"old"')]
     place.feeds.scripts[f"http://{host}/new"] = [page("new", etag='"new"')]
     place.feeds.takes_s["new.test"] = 10.0
-    await prepared(place, "one", "two", takes_first=True)
+    await prepared(place, "one", "two", first_check="take")
     async with place.opened() as subscriptions:
         await wait_all_tasks_blocked()  # the ticker has read the settings file
         known = await subscriptions.page()
@@ -212,7 +213,7 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
         await trio.sleep(5)
         moved = [evolve(each, url=f"http://{host}/new") for each in known]
         await place.gateway.run(table.set_configured, moved)
-        subscriptions.wake_up.set()
+        subscriptions.wake()
         await trio.sleep(10)
         begun = await place.gateway.read(claimed)
         await trio.sleep(200)
@@ -228,12 +229,12 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
 async def test_a_name_that_is_given_to_another_feed_is_a_new_beginning(
     clock: MockClock, place: SubscriptionPlace
 ) -> None:
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         await trio.sleep(5)
-        await subscriptions.unsubscribe("one")
+        await subscriptions.remove("one")
         place.feeds.scripts["http://y.test/one"] = [page("c")]
-        made = await subscriptions.subscribe("one", "http://y.test/one", Schedule(every_s=HOUR), takes_first=True)
+        made = await subscribe(subscriptions, "one", host="y.test", first_check="take")
         await trio.sleep(100)
         checks = await subscriptions.checks(made.id)
 
@@ -247,8 +248,8 @@ async def test_a_key_in_an_error_is_hidden_where_it_is_kept_and_where_it_is_told
     url = "http://x.test/rss?passkey=hunter2hunter2"
     place.feeds.scripts[url] = [SourceUnavailable(f"no answer from {url}\nat all")]
     async with place.opened() as subscriptions:
-        await subscriptions.subscribe("keyed", url, Schedule(every_s=HOUR))
-        check = await subscriptions.check("keyed")
+        await subscriptions.add("keyed", FeedSettings(url=url, every_s=HOUR))
+        check = await subscriptions.check_and_wait("keyed")
         kept = await subscriptions.find("keyed")
 
     said = "no answer from http://x.test/rss?passkey=*** at all"
@@ -260,7 +261,7 @@ async def test_checks_are_spread_evenly_over_a_window(clock: MockClock, place: S
     await prepared(place, "one", "two", "three", "four")
     async with place.opened(has_ticker=False) as subscriptions:
         count = await subscriptions.spread(window_s=HOUR)
-        times = [each.next_check_at - START for each in await subscriptions.page()]
+        times = [each.next_attempt_at - START for each in await subscriptions.page()]
 
     assert count == 4
     assert times == [timedelta(minutes=minutes) for minutes in (0, 15, 30, 45)]
@@ -268,7 +269,7 @@ async def test_checks_are_spread_evenly_over_a_window(clock: MockClock, place: S
 
 async def test_statistics_are_those_of_the_last_hour(clock: MockClock, place: SubscriptionPlace) -> None:
     place.feeds.scripts["http://x.test/two"] = [BROKEN]
-    await prepared(place, "one", "two", schedule=Schedule(every_s=24 * HOUR), takes_first=True)
+    await prepared(place, "one", "two", every_s=24 * HOUR, first_check="take")
     async with place.opened() as subscriptions:
         before = subscriptions.statistics_now()
         await trio.sleep(119)
@@ -291,7 +292,7 @@ async def test_statistics_are_those_of_the_last_hour(clock: MockClock, place: Su
 
 
 async def test_what_is_only_counted_is_not_wanted(clock: MockClock, place: SubscriptionPlace) -> None:
-    await prepared(place, "one", takes_first=True, auto_import=False)
+    await prepared(place, "one", first_check="take", auto_import=False)
     async with place.opened() as subscriptions:
         await trio.sleep(100)
         [check] = await subscriptions.checks(1)
@@ -307,9 +308,9 @@ async def test_the_next_check_is_an_interval_after_the_last_also_when_that_was_b
     async with place.opened() as subscriptions:
         began = trio.current_time()
         await trio.sleep(0.5 * HOUR)
-        await subscriptions.check("one")
+        await subscriptions.check_and_wait("one")
         await trio.sleep(0.25 * HOUR)
-        await subscriptions.check("one")
+        await subscriptions.check_and_wait("one")
         await trio.sleep(2.5 * HOUR)
 
     assert [(time - began) / HOUR for time in place.feeds.times("one")] == [0.0, 0.5, 0.75, 1.75, 2.75]
@@ -344,7 +345,7 @@ async def test_many_new_items_are_wanted_ten_by_ten_and_what_is_left_out_is_told
         return done
 
     monkeypatch.setattr(place.gateway, "run", counting)
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         await trio.sleep(30)
         [check] = await subscriptions.checks(1)
@@ -370,7 +371,7 @@ async def test_one_that_is_paused_while_its_items_are_written_brings_in_all_of_t
         return done
 
     monkeypatch.setattr(place.gateway, "run", slowly)
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         await trio.sleep(30)
         await subscriptions.pause("one")
@@ -391,14 +392,14 @@ async def test_what_was_brought_in_before_a_mistake_stays_and_the_rest_is_new_th
             raise ValueError("too odd")
         return want_of(subscription, item, now)
 
-    await prepared(place, "one", takes_first=True)
+    await prepared(place, "one", first_check="take")
     async with place.opened() as subscriptions:
         with monkeypatch.context() as wrong:
             wrong.setattr("storage.watch.choice.want_of", refuse)
             await trio.sleep(30)
         [failed] = await subscriptions.checks(1)
         place.taken[10:] = []  # what was noted of the part that was undone
-        good = await subscriptions.check("one")
+        good = await subscriptions.check_and_wait("one")
 
     assert (failed.status, failed.new_items) == (CheckStatus.FAILED, 10)
     assert (good.status, good.new_items, place.taken) == (CheckStatus.SUCCESS, 15, titles)

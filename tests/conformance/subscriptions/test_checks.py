@@ -10,7 +10,6 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.rules.errors import AlreadyExists, NotFound
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.watch.feeds import CheckStatus, SubscriptionMisfired, SubscriptionPaused
 from cormorant.testing import START
@@ -35,7 +34,7 @@ async def test_the_first_check_imports_nothing_and_later_ones_each_new_item_once
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [page("a", "b"), page("c", "a", "b"), page("c", "a"), page("d", "c")]
         async with place.opened() as subscriptions:
-            await subscribe(subscriptions, "one", targets=("folder",))
+            await subscribe(subscriptions, "one", hand_to=("folder",))
             await trio.sleep(4.5 * HOUR)
             checks = await subscriptions.checks(1)
 
@@ -52,7 +51,7 @@ async def test_what_is_there_at_first_is_taken_when_told(clock: MockClock) -> No
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [page("a", "b")]
         async with place.opened() as subscriptions:
-            await subscribe(subscriptions, "one", takes_first=True)
+            await subscribe(subscriptions, "one", first_check="take")
             await trio.sleep(100)
 
         assert place.taken == ["a", "b"]
@@ -62,7 +61,7 @@ async def test_filters_let_through_what_is_accepted_and_not_rejected(clock: Mock
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [page("good show", "bad show", "good but bad")]
         async with place.opened() as subscriptions:
-            await subscribe(subscriptions, "one", takes_first=True, accept=("good",), reject=("bad",))
+            await subscribe(subscriptions, "one", first_check="take", accept=("good",), reject=("bad",))
             await trio.sleep(100)
 
         assert place.taken == ["good show"]
@@ -72,7 +71,7 @@ async def test_from_the_third_failure_on_it_is_checked_less_often_and_the_tenth_
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [BROKEN]
         async with place.opened(look_s=6 * HOUR) as subscriptions:
-            await subscribe(subscriptions, "one", schedule=Schedule(every_s=6 * HOUR))
+            await subscribe(subscriptions, "one", every_s=6 * HOUR)
             await trio.sleep(12 * 24 * HOUR)
             one = await subscriptions.find("one")
 
@@ -154,7 +153,7 @@ async def test_a_check_by_hand_is_the_check_and_one_that_runs_is_joined(clock: M
             done = []
 
             async def check() -> None:
-                done.append(await subscriptions.check("one"))
+                done.append(await subscriptions.check_and_wait("one"))
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(check)
@@ -164,7 +163,7 @@ async def test_a_check_by_hand_is_the_check_and_one_that_runs_is_joined(clock: M
             assert len(place.feeds.asked) == 2
             assert done[0] == done[1]
             one = await subscriptions.find("one")
-            assert one.next_check_at >= START + timedelta(seconds=HOUR)
+            assert one.next_attempt_at >= START + timedelta(seconds=HOUR)
 
 
 async def test_after_a_long_sleep_each_runs_once_spread_over_a_minute(clock: MockClock) -> None:
@@ -249,7 +248,7 @@ async def test_names_are_unique_and_unknown_ones_are_named(clock: MockClock) -> 
             with pytest.raises(AlreadyExists, match="'one' already"):
                 await subscribe(subscriptions, "one")
             with pytest.raises(NotFound, match="no subscription 'none'"):
-                await subscriptions.check("none")
+                await subscriptions.check_and_wait("none")
 
 
 async def test_a_feed_that_moves_is_asked_there_and_is_the_operators_only_at_its_host(clock: MockClock) -> None:

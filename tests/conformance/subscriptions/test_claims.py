@@ -14,7 +14,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from actors.watch.feed_checker import CheckNotRecorded
 from cormorant.rules.errors import StorageUnavailable
 from cormorant.rules.events import ChildCrashed
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.settings.settings import JobSettings
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FetchedFeed
 from cormorant.services.watch.feeds import Feeds
@@ -80,7 +79,7 @@ async def test_what_a_living_process_holds_is_left_to_it_however_wrong_its_clock
                 assert await place.gateway.run(workers.beat, WORKER, now=skewed)
                 await trio.sleep(45)
             with pytest.raises(CheckedElsewhere):
-                await subscriptions.check("one")
+                await subscriptions.check_and_wait("one")
 
         assert place.feeds.asked == []
 
@@ -95,10 +94,10 @@ async def test_one_that_a_killed_process_checked_by_hand_long_before_its_time_ca
             await place.gateway.run(register)
             await place.gateway.run(feed_claims.claim_one, 1, worker=WORKER)
             with pytest.raises(CheckedElsewhere, match="look again soon"):
-                await subscriptions.check("one")
+                await subscriptions.check_and_wait("one")
             await trio.sleep(SILENT_S + JobSettings().sweep_s)
 
-            assert (await subscriptions.check("one")).status is CheckStatus.SUCCESS
+            assert (await subscriptions.check_and_wait("one")).status is CheckStatus.SUCCESS
 
 
 async def test_a_process_that_was_declared_dead_stops_its_checks_and_makes_them_anew_under_its_new_name(
@@ -112,7 +111,7 @@ async def test_a_process_that_was_declared_dead_stops_its_checks_and_makes_them_
             [before] = await place.gateway.read(workers.all_workers)
             await place.gateway.run(workers.mark_dead, before.id, beat=before.beat, now=place.clock.now())
             with pytest.raises(StorageUnavailable, match="has not confirmed this process"):
-                await subscriptions.check("one")
+                await subscriptions.check_and_wait("one")
             stopped_at = trio.current_time()
             await trio.sleep(100)
             checks = await subscriptions.checks(1)
@@ -168,7 +167,7 @@ async def test_a_mistake_in_one_feed_is_a_failed_check_of_that_feed_and_nothing_
             await subscribe(subscriptions, "two", host="y.test")
             await trio.sleep(100)
             [failed], [fine] = await subscriptions.checks(1), await subscriptions.checks(2)
-            one = await subscriptions.find(1)
+            one = await subscriptions.find("1")
 
         said = "an unexpected error, please report it: ZeroDivisionError: a mistake with ***; KeyError: 'k'"
         assert (failed.status, failed.error) == (CheckStatus.FAILED, said)
@@ -189,10 +188,10 @@ async def test_what_a_feed_brings_that_cannot_be_kept_fails_that_check_alone(
         async with place.opened() as subscriptions:
             with monkeypatch.context() as wrong:
                 wrong.setattr("storage.watch.choice.want_of", refuse)
-                await subscribe(subscriptions, "one", takes_first=True)
+                await subscribe(subscriptions, "one", first_check="take")
                 await trio.sleep(100)
             [failed] = await subscriptions.checks(1)
-            good = await subscriptions.check("one")
+            good = await subscriptions.check_and_wait("one")
 
         assert (failed.status, failed.new_items) == (CheckStatus.FAILED, 0)
         assert failed.error == "an unexpected error, please report it: ValueError: too odd"
@@ -241,9 +240,9 @@ async def test_a_feed_of_which_nothing_can_be_written_is_left_alone_for_an_hour_
             await trio.sleep(1.5 * HOUR)
             asked = len(place.feeds.times("bad"))
             with pytest.raises(CheckNotRecorded, match="cannot be written; an unexpected error"):
-                await subscriptions.check("bad")
+                await subscriptions.check_and_wait("bad")
             monkeypatch.undo()
-            await subscriptions.check("bad")
+            await subscriptions.check_and_wait("bad")
             await trio.sleep(HOUR + 1)
 
         assert place.events.of(ChildCrashed) == []
@@ -292,7 +291,7 @@ async def test_what_stands_in_an_unchanged_feed_for_a_year_is_never_new_again(cl
             page("a", "c", "d"),
         ]
         async with place.opened(look_s=5 * DAY, keep_items_s=90 * DAY) as subscriptions:
-            await subscribe(subscriptions, "one", schedule=Schedule(every_s=30 * DAY))
+            await subscribe(subscriptions, "one", every_s=30 * DAY)
             await trio.sleep(425 * DAY)
 
         assert len(place.feeds.asked) == 15
@@ -305,9 +304,9 @@ async def test_who_asks_while_the_ticker_is_started_again_is_answered(clock: Moc
             await subscribe(subscriptions, "one")
             await trio.sleep(100)
             place.crashes = 1
-            subscriptions.wake_up.set()
+            subscriptions.wake()
             await wait_all_tasks_blocked()
-            check = await subscriptions.check("one")
+            check = await subscriptions.check_and_wait("one")
 
         assert check.status is CheckStatus.SUCCESS
         assert len(place.events.of(ChildCrashed)) == 1
@@ -324,7 +323,7 @@ async def test_who_asks_for_one_that_the_same_round_finds_due_gets_one_check(
 
             async def ask() -> None:
                 await looked.wait()
-                await subscriptions.check("one")
+                await subscriptions.check_and_wait("one")
 
             async def ask_before_the_claim(function: Any, *args: Any, **how: Any) -> Any:
                 if function is feed_claims.read_due:
@@ -336,7 +335,7 @@ async def test_who_asks_for_one_that_the_same_round_finds_due_gets_one_check(
             nursery.start_soon(ask)
             monkeypatch.setattr(place.gateway, "read", ask_before_the_claim)
             place.clock.jump(HOUR)
-            subscriptions.wake_up.set()
+            subscriptions.wake()
             await trio.sleep(100)
 
         assert len(place.feeds.times("one")) == 2

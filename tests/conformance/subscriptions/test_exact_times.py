@@ -40,13 +40,13 @@ async def test_one_that_was_never_checked_is_checked_now_and_then_every_hour_how
             one = await subscriptions.find("one")
 
         assert [time - began for time in place.feeds.times("one")] == [0.0, HOUR, 2 * HOUR, 3 * HOUR]
-        assert one.next_check_at == START + timedelta(seconds=began + 4 * HOUR)
+        assert one.next_attempt_at == START + timedelta(seconds=began + 4 * HOUR)
 
 
 async def test_a_tenth_failure_pauses_until_it_is_resumed_and_a_success_is_a_new_beginning(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [*[BROKEN] * 10, page("a")]
-        await prepared(place, "one", schedule=Schedule(every_s=6 * HOUR))
+        await prepared(place, "one", every_s=6 * HOUR)
         async with place.opened(look_s=6 * HOUR) as subscriptions:
             await trio.sleep(15 * DAY)
             paused = await subscriptions.find("one")
@@ -82,7 +82,7 @@ async def test_a_success_before_the_tenth_failure_counts_anew_and_nothing_is_pau
 async def test_failures_pause_one_by_cron_too(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [BROKEN]
-        await prepared(place, "one", schedule=Schedule(cron="0 9 * * *"))
+        await prepared(place, "one", cron="0 9 * * *")
         async with place.opened(look_s=6 * HOUR) as subscriptions:
             await trio.sleep(12 * DAY)
 
@@ -114,7 +114,7 @@ async def test_activity_sets_the_interval_and_never_the_base(
 ) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = list(pages)
-        await prepared(place, "one", schedule=Schedule(every_s=every_s), is_adaptive=True, takes_first=True)
+        await prepared(place, "one", every_s=every_s, adaptive=True, first_check="take")
         async with place.opened(look_s=min(every_s / 2, HOUR)) as subscriptions:
             await trio.sleep(3.5 * hours * HOUR)
             one = await subscriptions.find("one")
@@ -126,7 +126,7 @@ async def test_activity_sets_the_interval_and_never_the_base(
 async def test_what_is_there_at_first_says_nothing_of_how_busy_a_feed_is(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [BUSY[0]]
-        await prepared(place, "one", is_adaptive=True)
+        await prepared(place, "one", adaptive=True)
         async with place.opened() as subscriptions:
             await trio.sleep(10)
 
@@ -183,7 +183,7 @@ async def test_after_a_long_sleep_each_is_checked_once_at_its_share_of_the_minut
         assert len(place.feeds.asked) == len(late) == 10
         for each in known:  # looks are at least a second apart
             assert -1e-3 <= late[each.name] - overdue_delay_s(each.id) <= 1.0
-            assert each.next_check_at - START >= timedelta(days=30, seconds=HOUR)
+            assert each.next_attempt_at - START >= timedelta(days=30, seconds=HOUR)
         assert {event.late_s > 29 * DAY for event in place.events.of(SubscriptionMisfired)} == {True}
         assert len(place.events.of(SubscriptionMisfired)) == 10
 
@@ -237,7 +237,7 @@ async def test_after_a_jump_of_the_clock_it_is_checked_once_soon_and_then_keeps_
 
 async def test_once_an_hour_old_records_are_forgotten_and_all_are_counted(clock: MockClock) -> None:
     with subscription_place() as place:
-        await prepared(place, "one", schedule=Schedule(every_s=600))
+        await prepared(place, "one", every_s=600)
         async with place.opened(keep_checks_s=HOUR) as subscriptions:
             await trio.sleep(3.2 * HOUR)
             kept = await subscriptions.checks(1, limit=100)

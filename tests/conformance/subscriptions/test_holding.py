@@ -12,7 +12,6 @@ from trio.testing import MockClock
 from actors.watch.feed_ticker import HAND_MAX
 from cormorant.rules.errors import ActorCrashed, ActorGone, CormorantError, StorageUnavailable
 from cormorant.rules.events import ChildCrashed
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import FeedCheck, SubscriptionMisfired
 from cormorant.services.watch.feeds import Feeds
 from cormorant.testing import START
@@ -24,7 +23,7 @@ from tests.leases import WORKER, register
 
 async def gather(subscriptions: Feeds, name: str, got: list[FeedCheck | CormorantError]) -> None:
     try:
-        got.append(await subscriptions.check(name))
+        got.append(await subscriptions.check_and_wait(name))
     except CormorantError as error:
         got.append(error)
 
@@ -41,7 +40,7 @@ async def test_in_a_long_lane_of_one_host_nobody_is_taken_by_another_process(clo
         place.feeds.takes_s["x.test"] = 29.0
         async with place.opened() as subscriptions:
             for number in range(40):
-                await subscribe(subscriptions, f"f{number}", schedule=Schedule(every_s=86_400))
+                await subscribe(subscriptions, f"f{number}", every_s=86_400)
             await place.gateway.run(register)
             for _ in range(40):
                 await trio.sleep(30)
@@ -61,7 +60,7 @@ async def test_what_another_process_has_taken_over_is_undone_and_new_for_that_on
         place.feeds.scripts["http://x.test/one"] = [page("a")]
         got: list[FeedCheck | CormorantError] = []
         async with place.opened(has_heartbeat=True) as subscriptions, trio.open_nursery() as nursery:
-            await subscribe(subscriptions, "one", takes_first=True)
+            await subscribe(subscriptions, "one", first_check="take")
             nursery.start_soon(gather, subscriptions, "one", got)
             await trio.sleep(5)
             await place.gateway.run(take_over, 1)
@@ -81,7 +80,7 @@ async def test_a_jump_of_the_clock_while_it_is_checked_makes_no_second_check(clo
         place.feeds.takes_s["x.test"] = 25.0
         place.feeds.scripts["http://x.test/one"] = [page("a")]
         async with place.opened(look_s=2.0) as subscriptions:
-            await subscribe(subscriptions, "one", takes_first=True)
+            await subscribe(subscriptions, "one", first_check="take")
             await trio.sleep(4)
             place.clock.jump(HOUR)
             await trio.sleep(200)
@@ -109,7 +108,7 @@ async def test_who_asks_for_one_at_the_end_of_a_long_lane_is_next(clock: MockClo
             for number in range(10):
                 await subscribe(subscriptions, f"f{number}")
             await trio.sleep(65)
-            await subscriptions.check("f9")
+            await subscriptions.check_and_wait("f9")
 
         assert [name for _, name in place.feeds.asked].index("f9") <= 4
 
@@ -159,7 +158,7 @@ async def test_while_the_database_is_away_nothing_is_lost_and_hosts_are_still_as
         place.feeds.scripts["http://x.test/one"] = [page("a")]
         got: list[FeedCheck | CormorantError] = []
         async with place.opened() as subscriptions, trio.open_nursery() as nursery:
-            await subscribe(subscriptions, "one", takes_first=True)
+            await subscribe(subscriptions, "one", first_check="take")
             nursery.start_soon(gather, subscriptions, "one", got)
             await trio.sleep(2)
             place.gateway.go_away()
@@ -179,9 +178,9 @@ async def test_a_host_for_which_hundreds_wait_holds_up_only_itself(clock: MockCl
     with subscription_place() as place:
         place.feeds.takes_s["slow.test"] = 29.0
         slow = [f"s{number}" for number in range(100)]
-        await prepared(place, *slow, host="slow.test", schedule=Schedule(every_s=24 * HOUR))
+        await prepared(place, *slow, host="slow.test", every_s=24 * HOUR)
         await trio.sleep(1)
-        await prepared(place, "fast", host="fast.test", schedule=Schedule(every_s=HOUR))
+        await prepared(place, "fast", host="fast.test", every_s=HOUR)
         began = trio.current_time()
         async with place.opened() as subscriptions:
             await trio.sleep(1.5 * HOUR)

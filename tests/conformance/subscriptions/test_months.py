@@ -18,6 +18,7 @@ from trio.testing import MockClock
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.outcomes import SourceUnavailable
+from cormorant.rules.settings.watch import FeedSettings
 from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
 from cormorant.services.watch.feeds import Feeds
 from tests.conformance.subscriptions.subscribing import HOUR, SubscriptionPlace, page, subscription_place
@@ -139,13 +140,15 @@ async def live(known: list[Feed], told: list[tuple[str, float]], seed: int) -> N
         place.feeds = world.fetch  # type: ignore[assignment]  # they are asked alike
         async with place.opened(look_s=HOUR) as subscriptions:
             for number, feed in enumerate(known):
-                await subscriptions.subscribe(
-                    name_of(number),
-                    f"http://h{feed.host}.test/{number}",
-                    feed.schedule,
-                    takes_first=True,
-                    is_adaptive=feed.is_adaptive,
+                options = FeedSettings(
+                    url=f"http://h{feed.host}.test/{number}",
+                    every_s=feed.schedule.every_s,
+                    cron=feed.schedule.cron or "",
+                    zone=feed.schedule.zone,
+                    first_check="take",
+                    adaptive=feed.is_adaptive,
                 )
+                await subscriptions.add(name_of(number), options)
         left = list(told)
         while left:
             world.hosts.clear()  # a new ticker does not know when the old one asked
@@ -186,7 +189,7 @@ async def play(world: World, subscriptions: Feeds, nursery: trio.Nursery, left: 
 
 async def by_hand(subscriptions: Feeds, name: str) -> None:
     try:
-        await subscriptions.check(name)
+        await subscriptions.check_and_wait(name)
     except CormorantError:
         return
 
@@ -196,8 +199,8 @@ async def none_is_late(world: World, subscriptions: Feeds) -> None:
     for each in await subscriptions.page():
         if each.is_paused:
             assert each.paused_because
-        elif each.next_check_at < now - timedelta(seconds=LATE_S):
-            world.wrongs.append(f"{each.name} was due at {each.next_check_at}, now it is {now}")
+        elif each.next_attempt_at < now - timedelta(seconds=LATE_S):
+            world.wrongs.append(f"{each.name} was due at {each.next_attempt_at}, now it is {now}")
 
 
 async def end_well(world: World, subscriptions: Feeds) -> None:
@@ -209,7 +212,7 @@ async def end_well(world: World, subscriptions: Feeds) -> None:
     for each in await subscriptions.page():
         if not each.is_paused:
             assert trio.current_time() - world.asked_at[each.name] <= ASKED_WITHIN_S
-        check = await subscriptions.check(each.name)
+        check = await subscriptions.check_and_wait(each.name)
         assert check.error is None
         expected |= set(world.now_there(each.name))
     assert set(await world.place.gateway.read(wanted)) == expected

@@ -19,7 +19,6 @@ from trio.testing import MockClock
 from actors import SystemClock
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import ChildCrashed
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.watch.feeds import FetchedFeed, Subscription
 from cormorant.services.watch.feeds import Feeds
 from storage.database import Database, Mode, StorageOptions
@@ -82,7 +81,7 @@ async def test_a_stop_after_any_step_of_a_check_loses_nothing_and_wants_nothing_
             steps += 1
             name = f"stop-{steps}"
             place.feeds.scripts[f"http://x.test/{name}"] = [page(*(f"{name}: {each}" for each in ITEMS))]
-            await prepared(place, name, takes_first=True, schedule=Schedule(every_s=365 * 24 * HOUR))
+            await prepared(place, name, first_check="take", every_s=365 * 24 * HOUR)
             is_over = await stopped_after(place, steps)
             async with place.opened():
                 begun = await place.gateway.read(kept)
@@ -142,13 +141,13 @@ async def meddle(subscriptions: Feeds, chance: random.Random) -> None:
                 case "resume":
                     await subscriptions.resume(name)
                 case "check":
-                    await subscriptions.check(name)
+                    await subscriptions.check_and_wait(name)
                 case "due":
                     await subscriptions.reschedule(one.id)
                 case _:
-                    await subscriptions.subscribe("z", "http://z.test/", Schedule(every_s=60))
+                    await subscribe(subscriptions, "z", host="z.test", every_s=60.0)
                     await trio.sleep(0.02 * (number % 3))
-                    await subscriptions.unsubscribe("z")
+                    await subscriptions.remove("z")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -167,7 +166,7 @@ async def test_two_processes_and_whoever_meddles_want_each_item_once_and_check_n
     with trio.fail_after(WAIT_S):
         async with places[0].opened(**options) as one, places[1].opened(**options) as two:
             for name in "abc":
-                await subscribe(one, name, host=f"{name}.test", takes_first=True)
+                await subscribe(one, name, host=f"{name}.test", first_check="take")
             seeds = count()
             while feeds.counts.total() <= CHECKS_MIN:
                 async with trio.open_nursery() as nursery:
@@ -189,6 +188,6 @@ async def settled(subscriptions: Feeds, name: str) -> None:
     while True:
         with suppress(CormorantError):
             await subscriptions.pause(name)
-            await subscriptions.check(name)
+            await subscriptions.check_and_wait(name)
             return
         await trio.sleep(0.05)

@@ -54,10 +54,10 @@ async def test_what_is_still_to_be_sent_is_only_shown_after_a_change_to_observe_
 
             assert len(target.given) == 1
             assert await told(service) == ("chosen", "observe mode: would be handed to qbittorrent")
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert (download.state.value, download.reason) == ("failed", "observe mode: it was not sent again")
             target.script = [AWAY]
-            await service.watches.hand_over((await the_want(service)).id)
+            await service.wants.hand_over((await the_want(service)).id)
             await trio.sleep(200)
             assert len(target.given) == 3
             assert len(target.has) == 1
@@ -76,9 +76,9 @@ async def test_what_may_have_arrived_at_a_target_that_cannot_be_asked_is_held_af
             await trio.sleep(SWEPT_S)
 
             assert len(hook.given) == 1
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert (download.state.value, download.reason) == ("held", "observe mode: it is not sent again")
-            await service.watches.settle(download.id, has_arrived=False)
+            await service.wants.settle(download.id, has_arrived=False)
             await trio.sleep(5)
             assert len(hook.given) == 2
 
@@ -92,7 +92,7 @@ async def test_what_may_be_at_a_target_that_cannot_say_is_held_after_a_change_to
         async with place.service(mode="observe", targets=said) as service:
             await trio.sleep(100)
 
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert (download.state.value, download.reason) == ("held", "observe mode: it is not sent again")
             assert len(silent.given) == 1
 
@@ -136,9 +136,9 @@ async def test_what_a_target_may_have_that_is_no_longer_configured_is_given_up_a
                 "target old is no longer configured, and whether it has it is not known; write [targets.old] again, "
                 f"or look there and hand it to another: cormorant wants retry {want.id}"
             )
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert (download.state.value, download.reason) == ("failed", "target old is no longer configured")
-            await service.watches.retry(want.id)
+            await service.wants.retry(want.id)
             await trio.sleep(10)
             assert (await the_want(service)).targets == ("new",)
             assert len(place.targets["new"].given) == 1
@@ -171,7 +171,7 @@ async def test_what_waited_for_the_only_target_says_that_it_is_no_longer_configu
                 "fits; target old is no longer configured: write [targets.old] again, or let another have it: "
                 f"cormorant wants hand-over {want.id}"
             )
-            await service.watches.hand_over(want.id)
+            await service.wants.hand_over(want.id)
             await trio.sleep(10)
 
             assert len(place.targets["new"].given) == 1
@@ -210,11 +210,11 @@ async def test_a_target_that_is_missed_after_hours_in_which_nothing_ran_has_its_
             await trio.sleep(700)
 
             assert await the_want(service) == before
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert download.reason == "target old is no longer configured"
         place.targets = {"old": old}
         async with place.service() as service:
             await trio.sleep(700)
 
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert (download.state.value, download.reason) == ("handed over", "present")

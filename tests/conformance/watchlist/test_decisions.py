@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 
 import pytest
 import trio
@@ -14,7 +13,7 @@ from cormorant.clients.files import Download
 from cormorant.rules.jobs.events import JobFailed, JobRetried
 from cormorant.rules.search.outcomes import SourceRefused, SourceUnavailable
 from cormorant.rules.settings.watch import TargetSettings
-from cormorant.rules.watch.artists import Artist, Start
+from cormorant.rules.watch.artists import Artist
 from cormorant.rules.watch.events import WatchlistProcess
 from cormorant.rules.watch.handovers import (
     Parcel,
@@ -45,7 +44,7 @@ def with_release(place: WatchPlace, *titles: str, takes_s: float = 0.0) -> None:
 
 
 async def the_want(service: Service) -> Want:
-    [want] = await service.watches.wants()
+    [want] = await service.wants.page()
     return want
 
 
@@ -77,12 +76,12 @@ async def test_what_a_target_has_is_neither_searched_nor_sent_again_by_hand(cloc
             await watch(service, "a1")
             await trio.sleep(65)
             want = await the_want(service)
-            view = await service.watches.want(want.id)
+            view = await service.wants.find(want.id)
 
             with pytest.raises(CannotHandOver, match="may be at its target already"):
-                await service.watches.retry(want.id)
+                await service.wants.retry(want.id)
             with pytest.raises(CannotHandOver, match="may be at its target already"):
-                await service.watches.hand_over(want.id, ref=view.candidates[1].ref)
+                await service.wants.hand_over(want.id, ref=view.candidates[1].ref)
             place.targets["qbittorrent"].standing = ParcelState.DONE
             await trio.sleep(200)
             assert (await the_want(service)).state.value == "done"
@@ -99,7 +98,7 @@ async def test_asked_for_by_hand_it_is_searched_at_once_however_far_the_next_loo
             want = await the_want(service)
             assert want.next_at is not None
 
-            await service.watches.retry(want.id)
+            await service.wants.retry(want.id)
             await trio.sleep(2)
             assert (await the_want(service)).state.value == "handed over"
 
@@ -113,7 +112,7 @@ async def test_what_is_ignored_while_it_is_searched_stays_ignored(clock: MockClo
             want = await the_want(service)
             assert want.state.value == "searching"
 
-            await service.watches.ignore(want.id)
+            await service.wants.ignore(want.id)
             await trio.sleep(30)
             assert (await the_want(service)).state.value == "ignored"
         assert place.events.of(JobRetried) == []
@@ -129,11 +128,9 @@ async def test_whoever_chooses_another_while_one_is_fetched_gets_that_one(clock:
             await watch(service, "a1")
             await trio.sleep(65)
             want = await the_want(service)
-            other = next(
-                each for each in (await service.watches.want(want.id)).candidates if each.ref != want.chosen_ref
-            )
+            other = next(each for each in (await service.wants.find(want.id)).candidates if each.ref != want.chosen_ref)
 
-            await service.watches.hand_over(want.id, ref=other.ref)
+            await service.wants.hand_over(want.id, ref=other.ref)
             await trio.sleep(60)
         assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == [other.result.title]
 
@@ -190,7 +187,7 @@ async def test_a_clock_that_ran_ahead_and_was_set_back_makes_no_release_be_misse
         place.sources["indexer"] = ScriptedSource([])
         async with place.service(every_s=30 * 86_400.0) as service:
             place.clock.jump(60 * 86_400.0)
-            await service.watches.watch_artist("a1", name="A1", start=Start.DATE, start_on=date(2025, 12, 1))
+            await watch(service, "a1", start="2025-12-01")
             await trio.sleep(65)
             place.clock.jump(-60 * 86_400.0)
             await trio.sleep(65)
@@ -217,7 +214,7 @@ async def test_a_release_is_not_missed_because_its_tracks_cannot_be_had(clock: M
             await watch(service, "a1")
             await trio.sleep(75)
 
-            assert {want.title for want in await service.watches.wants()} == {"Broken", "Endless"}
+            assert {want.title for want in await service.wants.page()} == {"Broken", "Endless"}
         assert place.events.of(WatchlistProcess)[0].status == "ok"
 
 
@@ -239,7 +236,7 @@ async def test_a_target_that_cannot_say_has_not_said_no(clock: MockClock) -> Non
             await watch(service, "a1")
             await trio.sleep(200)
 
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert download.state.value == "held"
         assert len(target.given) == 1
 
@@ -256,7 +253,7 @@ async def test_what_may_have_arrived_and_cannot_be_fetched_again_is_held_and_not
                 place.not_torrents[f"http://indexer.test/A1 - New {title}"] = SourceRefused("it is gone")
             await trio.sleep(60)
 
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert (download.state.value, download.reason) == ("held", "it cannot be sent again: it is gone")
         assert len(place.targets["hook"].given) == 1
 
@@ -276,7 +273,7 @@ async def test_what_may_have_arrived_and_is_not_taken_a_second_time_is_not_repla
             await watch(service, "a1")
             await trio.sleep(100)
 
-            [download] = await service.watches.downloads()
+            [download] = await service.wants.downloads()
             assert download.state.value == state
         assert len(hook.given) == 2
 
@@ -293,7 +290,7 @@ async def test_what_waits_to_be_handed_over_is_only_shown_after_a_change_to_obse
         async with place.service(mode="observe") as service:
             await service.jobs.resume_kind("handover")
             await trio.sleep(60)
-            [want] = await service.watches.wants()
+            [want] = await service.wants.page()
 
         assert place.targets["qbittorrent"].given == []
         assert (want.state.value, want.reason) == ("chosen", "observe mode: would be handed to qbittorrent")

@@ -17,7 +17,6 @@ from actors import Environment
 from actors.watch import due_enqueuer
 from actors.watch.watch_jobs import collect_jobs
 from cormorant.rules.events import ChildCrashed, ItemFailed
-from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.watch import PriceSettings, WatchlistSettings
 from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
 from cormorant.rules.watch.events import SavedSearchChecked
@@ -40,6 +39,7 @@ from storage.watch.choice import CandidateChoice
 from supervisors import open_service
 from tests.conformance.searching import search_place
 from tests.conformance.test_collecting import Shop, service_of
+from tests.conformance.watchlist.test_saved_searches import save
 from tests.conformance.watchlist.watching import watch, watch_place
 from tests.environments import environment_of
 
@@ -59,7 +59,7 @@ async def test_a_mistake_for_one_artist_fails_it_alone_and_it_waits_twice_as_lon
 
             await trio.sleep(1_300)
 
-            bad = next(each for each in await service.watches.artists() if each.artist_id == "bad")
+            bad = next(each for each in await service.artists.all() if each.artist_id == "bad")
         times = {who: [at for at, asked in place.catalogue.asked if asked == who] for who in ("bad", "good")}
 
         # After 1, 2, 4, 8 min; a tick begins every minute.
@@ -81,7 +81,7 @@ async def test_an_outage_in_the_middle_of_a_look_charges_nothing(clock: MockCloc
             await trio.sleep(120)
             place.gateway.come_back()
             await trio.sleep(120)
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
 
         assert (artist.failures, artist.last_error) == (0, None)
         assert failed(place.events) == []
@@ -213,11 +213,9 @@ async def test_a_mistake_in_one_saved_search_fails_it_alone(clock: MockClock, mo
         place.sources["indexer"] = ScriptedSource(["old"], ["old"], ["old", "new"])
         async with place.service() as service:
             for name in ("bad", "good"):
-                await service.watches.save_search(
-                    name, SearchRequest(query=f"words of {name}"), every_s=600.0, targets=["qbittorrent"]
-                )
+                await save(service, name)
             await trio.sleep(1_300)
-            bad = next(each for each in await service.watches.saved() if each.name == "bad")
+            bad = next(each for each in await service.saved_searches.all() if each.name == "bad")
 
         # Its first check only learns what is there. The two that fail keep the interval of ten minutes.
         assert failed(place.events) == [("saved search", "bad", "KeyError: 'profile'")] * 2
@@ -289,11 +287,9 @@ async def test_a_mistake_for_one_handover_fails_it_alone_and_it_is_followed_late
         place.targets["qbittorrent"] = target = OddTarget()
         place.sources["indexer"] = ScriptedSource([], ["bad", "good"])
         async with place.service() as service:
-            await service.watches.save_search(
-                "new", SearchRequest(query="words"), every_s=600.0, targets=["qbittorrent"]
-            )
+            await save(service, "new")
             await trio.sleep(3_600)
-            states = {want.title: want.state.value for want in await service.watches.wants()}
+            states = {want.title: want.state.value for want in await service.wants.page()}
 
         waits = [later - sooner for sooner, later in pairwise(target.bad_at)]
         assert states == {"bad": "handed over", "good": "done"}
@@ -313,9 +309,7 @@ async def test_handovers_of_which_nothing_can_be_stored_are_asked_for_once_in_a_
         place.targets["qbittorrent"] = target = OddTarget(bad=titles)
         place.sources["indexer"] = ScriptedSource([], titles)
         async with place.service() as service:
-            await service.watches.save_search(
-                "new", SearchRequest(query="words"), every_s=600.0, targets=["qbittorrent"]
-            )
+            await save(service, "new")
             await trio.sleep(700)
             target.bad_at.clear()
             with monkeypatch.context() as wrong:

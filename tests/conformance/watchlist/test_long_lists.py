@@ -43,7 +43,7 @@ def statuses(place: WatchPlace) -> list[str]:
 
 
 async def titles(service: Service) -> set[str]:
-    return {want.title for want in await service.watches.wants(limit=2_000)}
+    return {want.title for want in await service.wants.page(limit=2_000)}
 
 
 @pytest.mark.slow("a thousand wants and the jobs that search for them")
@@ -52,7 +52,7 @@ async def test_a_thousand_releases_are_read_over_several_ticks_and_each_page_onc
         place.catalogue.scripts["a1"] = [long_list(1_000)]
         place.catalogue.page_size, place.catalogue.takes_s = 10, 0.3
         async with place.service() as service:
-            await watch(service, "a1", start=Start.ALL)
+            await watch(service, "a1", start="all")
             await trio.sleep(300)
 
             # 26 pages of 0.3 s fit into the 8 s of a tick, and the one that is cut off is asked for again.
@@ -60,7 +60,7 @@ async def test_a_thousand_releases_are_read_over_several_ticks_and_each_page_onc
             assert [time for time, _ in place.catalogue.asked[::27]] == [60.0, 120.0, 180.0, 240.0]
             assert statuses(place) == ["out of time"] * 3 + ["ok"]
             assert len(await titles(service)) == 1_000
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.watermark == START + timedelta(seconds=60)
             assert artist.next_attempt_at == START + timedelta(seconds=240 + 12 * 3_600)
             assert await place.gateway.read(artists.find_progress, [artist]) == {}
@@ -73,9 +73,9 @@ async def test_a_limit_in_the_middle_of_a_list_costs_none_of_its_pages(clock: Mo
         place.catalogue.page_size = 1
         place.catalogue.between = [SourceLimited("asked too fast", retry_after_s=86_400.0)]
         async with place.service() as service:
-            await watch(service, "a1", start=Start.ALL)
+            await watch(service, "a1", start="all")
             await trio.sleep(65)
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.next_attempt_at == START + timedelta(seconds=86_460)
             place.clock.jump(86_400)
             await trio.sleep(60)
@@ -91,7 +91,7 @@ async def test_a_page_that_fails_is_tried_again_without_those_before_it(clock: M
         place.catalogue.page_size = 1
         place.catalogue.between = [BROKEN] * 4
         async with place.service(jitter=0.0) as service:
-            await watch(service, "a1", start=Start.ALL)
+            await watch(service, "a1", start="all")
             await trio.sleep(130)
 
             assert len(await titles(service)) == 3
@@ -104,7 +104,7 @@ async def test_what_was_read_survives_a_restart(clock: MockClock, tmp_path: Path
     for _ in range(2):
         with file_gateway(tmp_path / "one.db") as gateway:
             async with WatchPlace(gateway, catalogue=catalogue).service() as service:
-                await watch(service, "a1", start=Start.ALL)
+                await watch(service, "a1", start="all")
                 await trio.sleep(70)
                 found = await titles(service)
 
@@ -133,7 +133,7 @@ async def test_pages_that_were_kept_too_long_are_read_anew(clock: MockClock) -> 
         place.catalogue.page_size = 1
         place.catalogue.between = [SourceLimited("asked too fast", retry_after_s=86_400.0)]
         async with place.service() as service:
-            await watch(service, "a1", start=Start.ALL)
+            await watch(service, "a1", start="all")
             await trio.sleep(65)
             place.clock.jump(8 * 86_400.0)
             await trio.sleep(60)
@@ -146,10 +146,10 @@ async def test_a_list_that_does_not_end_is_left_alone_until_the_next_look(clock:
         place.catalogue.scripts["a1"] = [long_list(PAGES_MAX + 50)]
         place.catalogue.page_size = 1
         async with place.service() as service:
-            await watch(service, "a1", start=Start.ALL)
+            await watch(service, "a1", start="all")
             await trio.sleep(200)
 
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.last_error is not None
             assert "does not end: 1001 releases on 1001 pages" in artist.last_error
             assert await place.gateway.read(artists.find_progress, [artist]) == {}

@@ -9,18 +9,19 @@ from trio.testing import MockClock
 
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.requests import SearchRequest
+from cormorant.rules.settings.watch import SavedSettings
 from cormorant.rules.watch.events import SavedSearchChecked
 from cormorant.rules.watch.watches import SavedSearch
 from cormorant.testing import START, ScriptedSource, busy
-from storage.watch import watches
 from storage.watch.saved_searches import SAVED
 from supervisors import Service
 from tests.conformance.watchlist.watching import watch_place
+from tests.watch_kinds import added
 
 
 async def save(service: Service, name: str = "new", *, every_s: float = 600.0) -> None:
-    await service.watches.save_search(
-        name, SearchRequest(query=f"words of {name}"), every_s=every_s, targets=["qbittorrent"]
+    await service.saved_searches.add(
+        name, SavedSettings(query=f"words of {name}", every_s=every_s, hand_to=("qbittorrent",))
     )
 
 
@@ -31,7 +32,7 @@ async def test_what_is_there_at_the_first_check_is_known_and_what_comes_later_is
         async with place.service() as service:
             await save(service)
             await trio.sleep(70)
-            assert [(want.title, want.state.value) for want in await service.watches.wants()] == [("old", "ignored")]
+            assert [(want.title, want.state.value) for want in await service.wants.page()] == [("old", "ignored")]
             await trio.sleep(1_300)
 
         assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == ["new"]
@@ -46,7 +47,7 @@ async def test_a_source_that_was_closed_at_the_first_check_does_not_bring_all_it
         async with place.service() as service:
             await save(service, every_s=900.0)
             await trio.sleep(700)  # the closed one was asked as soon as it opened
-            assert {want.state.value for want in await service.watches.wants()} == {"ignored"}
+            assert {want.state.value for want in await service.wants.page()} == {"ignored"}
             await trio.sleep(1_900)
 
         assert [parcel.title for _, parcel in place.targets["qbittorrent"].given] == ["news"]
@@ -73,7 +74,7 @@ async def test_a_check_that_is_stopped_did_not_happen_and_is_due_after_the_next_
 
         async with place.service() as service:
             await trio.sleep(25)
-            [saved] = await service.watches.saved()
+            [saved] = await service.saved_searches.all()
             assert saved.last_checked is not None
             assert saved.answered == ("indexer",)
 
@@ -107,7 +108,7 @@ async def test_a_source_that_is_not_there_is_told_and_stops_nobody(clock: MockCl
 
 
 def _name_a_source_that_is_not_there(connection: Connection) -> None:
-    watches.add(
+    added(
         connection,
         SAVED,
         SavedSearch(
@@ -129,7 +130,7 @@ async def test_a_source_that_is_closed_for_long_does_not_keep_the_others_from_th
         async with place.service() as service:
             await save(service, every_s=600.0)
             await trio.sleep(6_100)
-            [saved] = await service.watches.saved()
+            [saved] = await service.saved_searches.all()
 
         assert len(place.sources["open"].asked_at) == 11
         assert saved.last_error is not None
@@ -146,9 +147,9 @@ async def test_a_source_that_opens_before_the_next_check_is_asked_then_and_the_o
         async with place.service() as service:
             await save(service, every_s=3_600.0)
             await trio.sleep(100)
-            [waiting] = await service.watches.saved()
+            [waiting] = await service.saved_searches.all()
             await trio.sleep(200)
-            [saved] = await service.watches.saved()
+            [saved] = await service.saved_searches.all()
 
         assert waiting.last_error is not None
         assert waiting.failures == 0, "the check has not ended"
@@ -164,10 +165,10 @@ async def test_a_check_by_hand_asks_all_sources_also_of_a_search_that_is_paused_
         async with place.service() as service:
             await save(service, every_s=3_600.0)
             await trio.sleep(70)  # it waits for the closed one
-            await service.watches.check_search("new")
+            await service.saved_searches.check("new")
             await trio.sleep(5)
-            await service.watches.pause_search("new")
-            await service.watches.check_search("new")
+            await service.saved_searches.pause("new")
+            await service.saved_searches.check("new")
             await trio.sleep(5)
 
         assert len(place.sources["open"].asked_at) == 3
@@ -178,8 +179,8 @@ async def test_the_job_of_a_paused_search_ends_without_a_request_and_is_not_canc
         place.sources["indexer"] = ScriptedSource(["old"])
         async with place.service() as service:
             await save(service)
-            await service.watches.pause_search("new")
-            job = await service.enqueue("saved_search", {"saved": (await service.watches.saved())[0].id})
+            await service.saved_searches.pause("new")
+            job = await service.enqueue("saved_search", {"saved": (await service.saved_searches.all())[0].id})
             await trio.sleep(5)
             state = (await service.jobs.show(job)).state
 

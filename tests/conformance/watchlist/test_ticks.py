@@ -12,7 +12,6 @@ from trio.testing import MockClock
 
 from cormorant.rules.search.outcomes import RateLimitWaitError, SourceLimited, SourceRefused, SourceUnavailable
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.watch.artists import Start
 from cormorant.rules.watch.events import (
     CooldownClear,
     CooldownSet,
@@ -49,7 +48,7 @@ async def test_what_was_out_before_is_not_wanted_and_what_comes_out_is(clock: Mo
 
             await trio.sleep(700)
 
-            assert [want.title for want in await service.watches.wants()] == ["New"]
+            assert [want.title for want in await service.wants.page()] == ["New"]
         assert place.events.of(WatchlistDownload) == [WatchlistDownload(artist="A1", titles=("New",))]
 
 
@@ -57,11 +56,11 @@ async def test_a_back_catalogue_is_wanted_only_when_it_is_asked_for(clock: MockC
     with watch_place() as place:
         place.catalogue.scripts["a1"] = [[album("Old", "1998"), album("Older", "1981-12")]]
         async with place.service() as service:
-            await watch(service, "a1", start=Start.ALL)
+            await watch(service, "a1", start="all")
 
             await trio.sleep(65)
 
-            assert {want.title for want in await service.watches.wants()} == {"Old", "Older"}
+            assert {want.title for want in await service.wants.page()} == {"Old", "Older"}
 
 
 async def test_a_release_dated_by_its_year_alone_is_not_news_when_it_was_there_at_the_first_look(
@@ -76,7 +75,7 @@ async def test_a_release_dated_by_its_year_alone_is_not_news_when_it_was_there_a
 
             await trio.sleep(700)
 
-            states = {want.title: want.state.value for want in await service.watches.wants()}
+            states = {want.title: want.state.value for want in await service.wants.page()}
             assert states["Vague"] == "ignored"
             assert states["Surprise"] != "ignored"
 
@@ -90,7 +89,7 @@ async def test_a_release_that_came_out_between_a_failure_and_the_next_success_is
 
             await trio.sleep(800)
 
-            assert [want.title for want in await service.watches.wants()] == ["Meanwhile"]
+            assert [want.title for want in await service.wants.page()] == ["Meanwhile"]
 
 
 async def test_failures_are_tried_again_within_the_tick_with_jittered_doubling_waits(clock: MockClock) -> None:
@@ -138,7 +137,7 @@ async def test_a_cooldown_survives_a_restart(clock: MockClock) -> None:
         async with place.service() as service:
             await trio.sleep(300)
             assert len(place.catalogue.asked) == 6
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.retry_block_until is not None
             await trio.sleep(900)
 
@@ -172,7 +171,7 @@ async def test_a_tick_that_runs_out_of_time_charges_nobody(clock: MockClock) -> 
 
             first = place.events.of(WatchlistTick)[0]
             assert (first.count, first.unstarted, first.duration_s) == (3, 1, 8.0)
-            artists = await service.watches.artists()
+            artists = await service.artists.all()
             assert [artist.failures for artist in artists] == [0, 0, 0]
             assert [artist.last_checked is not None for artist in artists] == [True, False, False]
             await trio.sleep(120)
@@ -188,7 +187,7 @@ async def test_a_call_may_take_no_longer_than_the_tick_has_left(clock: MockClock
 
             await trio.sleep(100)
 
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.failures == 0
         assert [time for time, _ in place.catalogue.asked][:3] == [60.0, 68.25, 76.75]
         assert place.events.of(WatchlistTick)[0].duration_s == 20.0
@@ -222,7 +221,7 @@ async def test_a_source_that_is_closed_for_a_day_is_stored_not_slept_and_charges
             await watch(service, "a1")
             await trio.sleep(65)
 
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.failures == 0
             assert artist.next_attempt_at == START + timedelta(seconds=60 + 86_400)
             assert place.events.of(WatchlistTick)[0].duration_s == 0.0
@@ -236,7 +235,7 @@ async def test_an_artist_that_is_unknown_is_named_and_looked_at_when_its_time_co
             await watch(service, "a1")
             await trio.sleep(300)
 
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.last_error == "Spotify knows no artist a1"
             assert (artist.failures, len(place.catalogue.asked)) == (0, 1)
 
@@ -261,15 +260,15 @@ async def test_an_artist_that_is_paused_is_left_alone_and_what_came_out_meanwhil
         async with place.service(every_s=60.0) as service:
             await watch(service, "a1", "a2")
             await trio.sleep(65)
-            await service.watches.pause_artist("a1")
+            await service.artists.pause("a1")
             await trio.sleep(300)
             assert [artist for _, artist in place.catalogue.asked].count("a1") == 1
 
-            await service.watches.pause_artist("A1", is_paused=False)
+            await service.artists.resume("A1")
             await trio.sleep(60)
 
             assert [artist for _, artist in place.catalogue.asked].count("a1") == 2
-            assert [want.title for want in await service.watches.wants()] == ["Meanwhile"]
+            assert [want.title for want in await service.wants.page()] == ["Meanwhile"]
 
 
 @pytest.mark.parametrize("takes_s", [1.0, 100.0])

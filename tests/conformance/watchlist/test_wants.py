@@ -26,7 +26,7 @@ def with_release(place: WatchPlace, *titles: str) -> None:
 
 
 async def the_want(service: Service) -> Want:
-    [want] = await service.watches.wants()
+    [want] = await service.wants.page()
     return want
 
 
@@ -73,7 +73,7 @@ async def test_in_observe_mode_it_is_shown_what_would_be_handed_over_and_can_be_
             assert place.targets["qbittorrent"].given == []
             assert place.fetched == []
 
-            await service.watches.hand_over(want.id)
+            await service.wants.hand_over(want.id)
             await trio.sleep(1)
             assert len(place.targets["qbittorrent"].given) == 1
 
@@ -89,7 +89,7 @@ async def test_each_candidate_has_its_reasons_and_nothing_is_chosen_that_does_no
             want = await the_want(service)
             assert want.state.value == "wanted"
             assert want.reason.startswith("no candidate: 2 rejected")
-            view = await service.watches.want(want.id)
+            view = await service.wants.find(want.id)
             assert {each.result.title: each.reasons for each in view.candidates} == {
                 "A1 - New [MP3]": ("title: none of flac",),
                 "A1 - New (Karaoke) [FLAC]": ("title: karaoke is rejected",),
@@ -148,7 +148,7 @@ async def test_a_candidate_that_is_no_torrent_or_that_the_target_refuses_gives_w
             await trio.sleep(65)
 
             want = await the_want(service)
-            view = await service.watches.want(want.id)
+            view = await service.wants.find(want.id)
             assert want.state.value == "handed over"
             assert {each.result.title: each.failed_because for each in view.candidates} == {
                 "A1 - New one": "what it gave is HTML",
@@ -170,7 +170,7 @@ async def test_when_every_candidate_was_tried_in_vain_it_is_given_up_with_the_re
             assert want.state.value == "gave up"
             assert "the disk is full" in want.reason
 
-            await service.watches.retry(want.id)
+            await service.wants.retry(want.id)
             await trio.sleep(5)
             assert (await the_want(service)).state.value == "handed over"
 
@@ -229,8 +229,8 @@ async def test_a_target_that_cannot_be_asked_is_sent_to_again_or_held_as_set(
             assert len(place.targets["hook"].given) == given
             assert want.state.value == ("in doubt" if in_doubt == "hold" else "done")
             if in_doubt == "hold":
-                [held] = await service.watches.downloads()
-                await service.watches.settle(held.id, has_arrived=True)
+                [held] = await service.wants.downloads()
+                await service.wants.settle(held.id, has_arrived=True)
                 assert (await the_want(service)).state.value == "done"
 
 
@@ -289,7 +289,7 @@ async def test_the_same_release_of_two_artists_and_two_looks_is_wanted_once(cloc
             await watch(service, "a1")
             await trio.sleep(400)
 
-            assert len(await service.watches.wants()) == 1
+            assert len(await service.wants.page()) == 1
         assert len(place.targets["qbittorrent"].given) == 1
 
 
@@ -301,7 +301,7 @@ async def test_a_search_that_fails_counts_against_the_artist(clock: MockClock) -
             await watch(service, "a1")
             await trio.sleep(65)
 
-            [artist] = await service.watches.artists()
+            [artist] = await service.artists.all()
             assert artist.failures == 1
 
 
@@ -313,10 +313,10 @@ async def test_where_no_peer_has_the_whole_album_its_tracks_are_wanted_one_by_on
         async with place.service(search=("slskd",), every_s=86_400.0) as service:
             await watch(service, "a1")
             await trio.sleep(300)
-            assert [want.kind for want in await service.watches.wants()] == ["album"]
+            assert [want.kind for want in await service.wants.page()] == ["album"]
             await trio.sleep(12 * 3_600)
 
-            found = {(want.kind, want.title): want for want in await service.watches.wants()}
+            found = {(want.kind, want.title): want for want in await service.wants.page()}
         asked = [request.params.get("title") for request in place.sources["slskd"].requests]
         assert found["album", "New"].reason == "no whole album; its 3 tracks are wanted one by one"
         assert {title for kind, title in found if kind == "track"} == {"New 1", "New 2", "New 3"}

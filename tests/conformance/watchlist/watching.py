@@ -15,8 +15,9 @@ from attrs import define, field
 from cormorant.clients.files import Download
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import JobSettings
-from cormorant.rules.settings.watch import ProfileSettings, TargetSettings, WatchlistSettings
+from cormorant.rules.settings.watch import ArtistOptions, ProfileSettings, TargetSettings, WatchlistSettings
 from cormorant.rules.watch.artists import Artist
+from cormorant.rules.watch.releases import CatalogueArtist
 from cormorant.scripted import ScriptedCatalogue, ScriptedTarget
 from cormorant.testing import (
     Recorder,
@@ -111,7 +112,8 @@ def file_gateway(file: Path) -> Iterator[Database]:
         database.dispose()
 
 
-async def watch(service: Service, *ids: str, **how: Any) -> list[Artist]:
-    """Watch artists, each called as its id in capitals."""
-    watched = [await service.watches.watch_artist(each, name=each.upper(), **how) for each in ids]
-    return [artist for artist in watched if artist is not None]
+async def watch(service: Service, *ids: str, **options: Any) -> list[Artist]:
+    """Watch artists that are not watched yet, each called as its id in capitals."""
+    found = [CatalogueArtist(id=each, name=each.upper()) for each in ids]
+    added = await service.artists.add_new(found, ArtistOptions(**options))
+    return [artist for artist in added if artist is not None]

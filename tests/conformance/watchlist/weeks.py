@@ -245,33 +245,33 @@ class Weeks:
 
     async def settle(self, service: Service) -> None:
         """A person looks at what is held, sees what the target really has, and says so."""
-        for each in await service.watches.downloads(limit=1_000):
+        for each in await service.wants.downloads(limit=1_000):
             if each.state is HandoverState.HELD:
                 has_arrived = each.key in self.target.fates
                 self.sent_by_hand[each.key] += not has_arrived
-                await service.watches.settle(each.id, has_arrived=has_arrived)
+                await service.wants.settle(each.id, has_arrived=has_arrived)
 
     async def by_hand(self, service: Service, kind: str, number: int) -> None:
         """A person does something with a want; what cannot be done is said, and changes nothing."""
-        wants = await service.watches.wants(limit=1_000)
+        wants = await service.wants.page(limit=1_000)
         if not wants:
             return
         want = wants[number % len(wants)]
-        view = await service.watches.want(want.id)
+        view = await service.wants.find(want.id)
         try:
             if kind == "retry":
-                await service.watches.retry(want.id)
+                await service.wants.retry(want.id)
             elif kind == "ignore":
-                await service.watches.ignore(want.id)
+                await service.wants.ignore(want.id)
             else:
                 ref = view.candidates[number % len(view.candidates)].ref if view.candidates else None
-                await service.watches.hand_over(want.id, ref=ref)
+                await service.wants.hand_over(want.id, ref=ref)
         except CormorantError as refused:
             self.refusals.append(str(refused))
 
     async def check(self, service: Service) -> list[Want]:
         """What holds at any time."""
-        wants = await service.watches.wants(limit=1_000)
+        wants = await service.wants.page(limit=1_000)
         for title, times in Counter(want.title for want in wants).items():
             assert times == 1, f"{title} is wanted {times} times"
             assert title in self.titles()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cormorant.rules.settings.watch import PriceSettings, price_of
 from cormorant.rules.watch import price_import
 from cormorant.rules.watch.price_import import (
     BYTES_MAX,
@@ -30,10 +31,14 @@ def coin(name: str = "cent", **words: Any) -> PriceWatch:
     return PriceWatch(name=name, **usual | words)
 
 
+def coin_of(name: str, options: PriceSettings) -> PriceWatch:
+    return price_of(name, options, now=NOW)
+
+
 def wrong_lines(body: str) -> list[str]:
     table = read_table(body.encode())
     with pytest.raises(WrongLines) as caught:
-        _ = points_in(table, {"cent": coin()}, now=NOW) if table.has_prices else things_in(table, coin)
+        _ = points_in(table, {"cent": coin()}, now=NOW) if table.has_prices else things_in(table, coin_of)
     return list(caught.value.problems)
 
 
@@ -55,7 +60,7 @@ def test_prices_are_read_whatever_the_order_divider_and_case_of_the_columns() ->
 def test_things_are_read_with_all_that_can_be_said_of_them() -> None:
     body = 'name,title,search,every,below,above,currency\ncent,"Cent, Lincoln","a, b",12h,1,2.50,usd\ndime,Dime\n'
 
-    cent, dime = things_in(read_table(body.encode()), coin)
+    cent, dime = things_in(read_table(body.encode()), coin_of)
 
     assert (cent.title, cent.sources, cent.every_s) == ("Cent, Lincoln", ("a", "b"), 43_200.0)
     assert (cent.below_cents, cent.above_cents, cent.currency) == (100, 250, "USD")

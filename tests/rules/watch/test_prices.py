@@ -251,8 +251,8 @@ def test_what_is_shown_without_a_day_is_the_same_point_tomorrow_and_with_another
         ({"title": " "}, "title"),
         ({"year": "18\n81"}, "year"),
         ({"currency": "euro"}, "currency"),
-        ({"below_cents": -1}, "below_cents"),
-        ({"below_cents": 5, "above_cents": 5}, "below_cents"),
+        ({"below_cents": -1}, "below"),
+        ({"below_cents": 5, "above_cents": 5}, "below"),
     ],
 )
 def test_what_cannot_be_watched_is_refused_by_its_part(words: dict[str, Any], part: str) -> None:

@@ -7,7 +7,7 @@ from trio.testing import MockClock
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.watch import ProfileSettings, SavedSettings, TargetSettings
 from cormorant.rules.watch.watches import FirstCheck, SavedSearch
-from cormorant.services.watch.saved_search import configured_searches
+from cormorant.services.watch.watches import SavedSearches
 from cormorant.testing import START, SimulatedClock, settings
 from tests.environments import environment_of
 
@@ -28,7 +28,7 @@ async def test_a_saved_search_has_all_that_the_settings_file_says_of_it(clock: M
         targets={"qbittorrent": TargetSettings(url="http://target.test")},
     )
 
-    [saved] = configured_searches(environment_of(chosen, clock=SimulatedClock()))
+    [saved] = SavedSearches(environment_of(chosen, clock=SimulatedClock()), targets=()).from_settings()
 
     assert saved == SavedSearch(
         name="new",

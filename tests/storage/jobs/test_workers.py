@@ -17,13 +17,15 @@ from storage.jobs import jobs, workers
 from storage.jobs.batch import Batch, leave
 from storage.jobs.workers import SWEEPER, LeaseRow, WorkerRow
 from storage.tables import CLAIMED, FEEDS, METADATA
-from storage.watch import feeds, handovers, watches
+from storage.watch import handovers, watches
+from storage.watch.feeds import FEED
 from storage.watch.prices import PRICE
 from storage.watch.saved_searches import SAVED
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire, put, settle, take, take_one
 from tests.storage.test_two_at_once import after
 from tests.storage.watch_store import add_artist, add_want, new_handover
+from tests.watch_kinds import added
 
 EVERY_TABLE = pytest.mark.parametrize("table", CLAIMED, ids=lambda table: table.name)
 
@@ -145,17 +147,18 @@ def claim_in_every_table(connection: Connection, worker: str, *, rows: int = 1) 
     for number in range(rows):
         name = f"{worker} {number}"
         add_artist(connection, name)
-        feeds.add(
+        added(
             connection,
+            FEED,
             Subscription(
-                name=name, url="http://x.test/", schedule=Schedule(every_s=60), next_check_at=NOW, added_at=NOW
+                name=name, url="http://x.test/", schedule=Schedule(every_s=60), next_attempt_at=NOW, added_at=NOW
             ),
         )
         request = SearchRequest(query="words")
-        watches.add(
+        added(
             connection, SAVED, SavedSearch(name=name, request=request, every_s=60.0, next_attempt_at=NOW, added_at=NOW)
         )
-        watches.add(
+        added(
             connection, PRICE, PriceWatch(name=name, title="Morgan", sources=("s",), next_attempt_at=NOW, added_at=NOW)
         )
         handovers.begin(connection, new_handover(add_want(connection, name).id, name))

@@ -71,7 +71,9 @@ def test_two_processes_share_what_is_due_and_none_is_in_two_hands(job_store: Job
 def test_one_artist_is_watched_once_whoever_adds_it(job_store: JobStore) -> None:
     artist = Artist(source="spotify", artist_id="a1", name="A1", next_attempt_at=NOW, added_at=NOW)
 
-    one, two = at_once(job_store, lambda c: artists.add(c, artist), lambda c: artists.add(c, artist))
+    [one], [two] = at_once(
+        job_store, lambda c: watches.add_new(c, ARTIST, [artist]), lambda c: watches.add_new(c, ARTIST, [artist])
+    )
 
     assert one is not None
     assert two is None
@@ -150,12 +152,12 @@ def test_a_clock_that_ran_ahead_keeps_nobody_away_for_ever(connection: Connectio
 def test_an_artist_is_found_by_number_id_and_name_and_asked_for_at_once(connection: Connection) -> None:
     artist = add_artist(connection, next_attempt_at=at(5_000))
     for wanted in (str(artist.id), "a1", "A1"):
-        assert artists.find(connection, wanted).id == artist.id
+        assert watches.find(connection, ARTIST, wanted).id == artist.id
     with pytest.raises(NotFound, match="no artist 'nobody'"):
-        artists.find(connection, "nobody")
+        watches.find(connection, ARTIST, "nobody")
 
-    artists.check_now(connection, artist.id, now=NOW)
-    assert artists.find(connection, "a1").next_attempt_at == NOW
-    assert artists.remove(connection, artist.id)
+    assert watches.make_due(connection, ARTIST, "a1", now=NOW).next_attempt_at == NOW
+    assert watches.find(connection, ARTIST, "a1").next_attempt_at == NOW
+    watches.remove(connection, ARTIST, str(artist.id))
     with pytest.raises(NotFound):
-        artists.find(connection, "a1")
+        watches.find(connection, ARTIST, "a1")

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import AlreadyExists, NotFound
+from cormorant.rules.errors import NotFound
 from cormorant.rules.schedules import Schedule, overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, FeedEntryItem, NextCheck, Subscription
 from storage import pauses
@@ -22,13 +22,14 @@ from storage.watch.feeds import FEED
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, hire
 from tests.storage.test_claim_cost import explain, steps_of
+from tests.watch_kinds import added
 
 HOURLY = Schedule(every_s=3_600)
 FEW, MANY = 2_000, 100_000
 
 
 def new(name: str = "n", **words: Any) -> Subscription:
-    usual = Subscription(name=name, url=f"http://x.test/{name}", schedule=HOURLY, next_check_at=NOW, added_at=NOW)
+    usual = Subscription(name=name, url=f"http://x.test/{name}", schedule=HOURLY, next_attempt_at=NOW, added_at=NOW)
     return evolve(usual, **words)
 
 
@@ -56,29 +57,13 @@ def entries(*keys: str) -> list[FeedEntryItem]:
     return [FeedEntryItem(key=key, title=f"title of {key}") for key in keys]
 
 
-def test_what_is_added_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
-    by_cron = Schedule(cron="0 9 * * MON", zone="Europe/Berlin")
-    added = feeds.add(
-        connection,
-        new(schedule=by_cron, accept=("a", "b"), reject=("c",), targets=("t",), folder=("f", "g"), is_adaptive=True),
-    )
-
-    assert feeds.find(connection, "n") == added == feeds.find(connection, added.id)
-    assert watches.page(connection, FEED) == [added]
-    with pytest.raises(AlreadyExists, match="'n' already"):
-        feeds.add(connection, new())
-    watches.remove(connection, FEED, "n")
-    with pytest.raises(NotFound, match="no subscription 'n'"):
-        watches.remove(connection, FEED, "n")
-
-
 def test_a_number_means_the_feed_of_that_number_also_where_another_is_called_so(connection: Connection) -> None:
-    first = feeds.add(connection, new("harbour"))
-    other = feeds.add(connection, new(str(first.id)))
+    first = added(connection, FEED, new("harbour"))
+    other = added(connection, FEED, new(str(first.id)))
 
-    assert feeds.find_any(connection, str(first.id)) == first
-    assert feeds.find_any(connection, str(other.id)) == other
-    assert feeds.find_any(connection, "harbour") == first
+    assert watches.find(connection, FEED, str(first.id)) == first
+    assert watches.find(connection, FEED, str(other.id)) == other
+    assert watches.find(connection, FEED, "harbour") == first
 
 
 def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
@@ -86,7 +71,7 @@ def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
         hire(connection, "me")
         hire(connection, "you")
         for name in "abcd":
-            feeds.add(connection, new(name))
+            added(connection, FEED, new(name))
 
     one, two = at_once(job_store, lambda c: claim(c, limit=3), lambda c: claim(c, "you", limit=3))
 
@@ -95,7 +80,7 @@ def test_two_processes_share_what_is_due(job_store: JobStore) -> None:
 
 def test_the_longest_due_comes_first_and_what_is_not_due_waits(connection: Connection) -> None:
     for name, due_s in (("later", 10), ("b", -1), ("a", -9), ("now", 0)):
-        feeds.add(connection, new(name, next_check_at=at(due_s)))
+        added(connection, FEED, new(name, next_attempt_at=at(due_s)))
 
     assert [each.name for each in claim(connection, limit=2)] == ["a", "b"]
     assert [each.name for each in claim(connection)] == ["now"]
@@ -104,7 +89,7 @@ def test_the_longest_due_comes_first_and_what_is_not_due_waits(connection: Conne
 
 def test_a_claim_ends_when_it_is_freed_and_then_the_old_owner_writes_nothing(connection: Connection) -> None:
     hire(connection, "you")
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     [old] = claim(connection)
     assert claim(connection, "you", now_s=9_999_999) == []
     die(connection)
@@ -124,7 +109,7 @@ def test_a_claim_ends_when_it_is_freed_and_then_the_old_owner_writes_nothing(con
 
 
 def test_a_worker_that_was_declared_dead_or_is_not_known_claims_no_feed(connection: Connection) -> None:
-    one = feeds.add(connection, new())
+    one = added(connection, FEED, new())
     workers.mark_dead(connection, "me", beat=0, now=NOW)
 
     assert [claim(connection, worker) for worker in ("me", "stranger")] == [[], []]
@@ -134,7 +119,7 @@ def test_a_worker_that_was_declared_dead_or_is_not_known_claims_no_feed(connecti
 def test_the_claims_of_a_worker_that_has_beaten_since_it_was_seen_are_not_freed(connection: Connection) -> None:
     hire(connection, "you")
     for name in "ab":
-        feeds.add(connection, new(name))
+        added(connection, FEED, new(name))
     claim(connection, "me", limit=1)
     claim(connection, "you", limit=1)
     workers.beat(connection, "me", now=at(20))
@@ -148,7 +133,7 @@ def test_the_claims_of_a_worker_that_has_beaten_since_it_was_seen_are_not_freed(
 
 def test_the_claim_of_a_feed_that_is_not_due_is_freed_as_well(connection: Connection) -> None:
     hire(connection, "you")
-    later = feeds.add(connection, new(next_check_at=at(9_000)))
+    later = added(connection, FEED, new(next_attempt_at=at(9_000)))
     held = feed_claims.claim_one(connection, later.id, worker="me")
     assert held is not None
     assert feed_claims.claim_one(connection, later.id, worker="you") is None
@@ -162,13 +147,13 @@ def test_the_claim_of_a_feed_that_is_not_due_is_freed_as_well(connection: Connec
 
 def test_a_feed_released_until_its_turn_keeps_a_time_that_it_got_meanwhile(connection: Connection) -> None:
     for name in ("moved", "waits"):
-        feeds.add(connection, new(name))
+        added(connection, FEED, new(name))
     held = {each.name: each for each in claim(connection)}
     feeds.reschedule(connection, held["moved"].id, at(7))
 
     feed_claims.release_until(connection, dict.fromkeys(held.values(), at(30)))
 
-    assert {each.name: each.next_check_at for each in watches.page(connection, FEED)} == {
+    assert {each.name: each.next_attempt_at for each in watches.page(connection, FEED)} == {
         "moved": at(7),
         "waits": at(30),
     }
@@ -178,7 +163,7 @@ def test_a_feed_released_until_its_turn_keeps_a_time_that_it_got_meanwhile(conne
 
 def test_a_check_that_cannot_be_recorded_is_put_off_only_by_the_owner_of_its_claim(connection: Connection) -> None:
     hire(connection, "you")
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     [old] = claim(connection)
     die(connection)
     [current] = claim(connection, "you")
@@ -191,8 +176,8 @@ def test_a_check_that_cannot_be_recorded_is_put_off_only_by_the_owner_of_its_cla
 
 
 def test_the_ticker_learns_of_a_pause_and_of_the_next_feed_that_is_not_claimed(connection: Connection) -> None:
-    feeds.add(connection, new("claimed"))
-    feeds.add(connection, new("next", next_check_at=at(40)))
+    added(connection, FEED, new("claimed"))
+    added(connection, FEED, new("next", next_attempt_at=at(40)))
     claim(connection)
 
     assert feed_claims.read_due(connection) == feed_claims.DueFeeds(is_paused=False, next_due=at(40))
@@ -201,16 +186,16 @@ def test_the_ticker_learns_of_a_pause_and_of_the_next_feed_that_is_not_claimed(c
 
 
 def test_one_given_back_is_due_as_before(connection: Connection) -> None:
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     held = claim(connection)
 
     feed_claims.release(connection, held)
 
-    assert [each.next_check_at for each in claim(connection, now_s=1)] == [NOW]
+    assert [each.next_attempt_at for each in claim(connection, now_s=1)] == [NOW]
 
 
 def test_one_is_taken_in_hand_due_or_not_unless_another_has_it(connection: Connection) -> None:
-    one = feeds.add(connection, new(next_check_at=at(9_000)))
+    one = added(connection, FEED, new(next_attempt_at=at(9_000)))
 
     taken = feed_claims.claim_one(connection, one.id, worker="me")
 
@@ -221,7 +206,7 @@ def test_one_is_taken_in_hand_due_or_not_unless_another_has_it(connection: Conne
 
 
 def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_knew(connection: Connection) -> None:
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     [first] = claim(connection)
     end(connection, first, url="http://new.test/n")
     [again] = claim(connection, now_s=4_000)
@@ -229,7 +214,7 @@ def test_the_end_of_a_check_is_kept_and_a_failure_keeps_what_the_last_success_kn
 
     end(connection, again, now_s=4_000, error="no\0pe", etag="other", failures=1, effective_s=7_200.0)
 
-    known = feeds.find(connection, "n")
+    known = watches.find(connection, FEED, "n")
     assert (known.etag, known.url, known.last_error, known.failures) == ("e", "http://new.test/n", "nope", 1)
     assert (known.last_checked, known.last_success, known.effective_s) == (at(4_000), at(5), 7_200.0)
     newest, oldest = feed_items.checks(connection, known.id)
@@ -247,44 +232,44 @@ def test_a_new_address_given_while_it_is_checked_stays(connection: Connection) -
 
     end(connection, held)
 
-    assert feeds.find(connection, "n").url == "http://other.test/"
+    assert watches.find(connection, FEED, "n").url == "http://other.test/"
 
 
 def test_a_pause_holds_through_the_end_of_a_check_and_resuming_begins_anew(connection: Connection) -> None:
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     [held] = claim(connection)
-    feeds.set_paused(connection, "n", why="by hand", now=NOW)
+    watches.set_paused(connection, FEED, "n", is_paused=True, now=NOW)
     end(connection, held, effective_s=7_200.0, failures=4, error="no")
-    known = feeds.find(connection, "n")
-    assert (known.is_paused, known.paused_because) == (True, "by hand")
+    known = watches.find(connection, FEED, "n")
+    assert (known.is_paused, known.paused_because) == (True, "paused by hand")
     assert claim(connection, now_s=90_000) == []
     assert feeds.count(connection) == (1, 0)
 
-    feeds.set_paused(connection, "n", why=None, now=at(100))
+    watches.set_paused(connection, FEED, "n", is_paused=False, now=at(100))
 
-    assert feeds.find(connection, "n").paused_because is None
+    assert watches.find(connection, FEED, "n").paused_because is None
     [again] = claim(connection, now_s=100)
     assert (again.failures, again.effective_s) == (0, None)
     end(connection, again, error="no", paused_because="ten failures")
-    assert feeds.find(connection, "n").paused_because == "ten failures"
+    assert watches.find(connection, FEED, "n").paused_because == "ten failures"
     with pytest.raises(NotFound):
-        feeds.set_paused(connection, "none", why=None, now=NOW)
+        watches.set_paused(connection, FEED, "none", is_paused=False, now=NOW)
 
 
 def test_those_of_the_settings_file_follow_it_and_keep_what_was_seen(connection: Connection) -> None:
-    feeds.add(connection, new("by hand"))
+    added(connection, FEED, new("by hand"))
     feeds.set_configured(connection, [new("a"), new("b"), new("d")])
     for each in claim(connection):
         end(connection, each, effective_s=9_000.0)
         feed_items.record_new(connection, each.id, entries("k"), now=NOW)
 
-    slower = new("b", schedule=Schedule(cron="0 9 * * *"), next_check_at=at(50))
+    slower = new("b", schedule=Schedule(cron="0 9 * * *"), next_attempt_at=at(50))
     feeds.set_configured(connection, [slower, new("c"), new("d", url="http://other.test/")])
 
     known = {each.name: each for each in watches.page(connection, FEED)}
     assert sorted(known) == ["b", "by hand", "c", "d"]
-    assert (known["b"].last_success, known["b"].effective_s, known["b"].next_check_at) == (at(5), None, at(50))
-    assert (known["d"].effective_s, known["d"].next_check_at, known["d"].etag) == (9_000.0, at(3_605), None)
+    assert (known["b"].last_success, known["b"].effective_s, known["b"].next_attempt_at) == (at(5), None, at(50))
+    assert (known["d"].effective_s, known["d"].next_attempt_at, known["d"].etag) == (9_000.0, at(3_605), None)
     assert (known["by hand"].origin, known["c"].last_checked) == ("by command", None)
     assert feed_items.record_new(connection, known["b"].id, entries("k"), now=NOW) == []
 
@@ -308,7 +293,7 @@ def test_another_feed_under_a_name_of_the_settings_file_begins_anew_and_a_new_ke
 def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_keep_them(
     connection: Connection,
 ) -> None:
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     for now_s in (9_000_000, 0, 10, 20, 30):
         for each in claim(connection, now_s=99_000_000):
             end(connection, each, now_s=now_s)
@@ -317,12 +302,12 @@ def test_old_records_go_in_the_order_they_came_and_some_of_a_wrong_clock_do_not_
     assert feed_items.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 1
     assert feed_items.prune_checks(connection, before=at(30), after=at(9_000_000), limit=2) == 0
 
-    number = feeds.find(connection, "n").id
+    number = watches.find(connection, FEED, "n").id
     assert [each.started_at for each in feed_items.checks(connection, number)] == [at(30), at(9_000_000)]
 
 
 def test_records_of_a_clock_that_ran_ahead_go_as_well_and_do_not_keep_the_others(connection: Connection) -> None:
-    feeds.add(connection, new())
+    added(connection, FEED, new())
     for now_s in (*[9_000_000] * 12, 0):
         for each in claim(connection, now_s=99_000_000):
             end(connection, each, now_s=now_s)
@@ -334,22 +319,22 @@ def test_records_of_a_clock_that_ran_ahead_go_as_well_and_do_not_keep_the_others
 
 def test_overdue_ones_wait_for_their_share_of_a_minute_except_those_in_hand(connection: Connection) -> None:
     for name in "abc":
-        feeds.add(connection, new(name, next_check_at=at(-900)))
-    feeds.add(connection, new("soon", next_check_at=at(-5)))
+        added(connection, FEED, new(name, next_attempt_at=at(-900)))
+    added(connection, FEED, new("soon", next_attempt_at=at(-5)))
     [held] = claim(connection, limit=1)
 
     moved = feed_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500)
 
     assert moved == [("b", at(-900)), ("c", at(-900))]
-    due = {each.name: each.next_check_at for each in watches.page(connection, FEED)}
+    due = {each.name: each.next_attempt_at for each in watches.page(connection, FEED)}
     assert (held.name, due["a"], due["soon"]) == ("a", at(-900), at(-5))
-    assert due["b"] == at(overdue_delay_s(feeds.find(connection, "b").id))
+    assert due["b"] == at(overdue_delay_s(watches.find(connection, FEED, "b").id))
     assert feed_claims.spread_overdue(connection, before=at(-120), now=NOW, limit=500) == []
 
 
 def test_those_that_a_clock_that_ran_ahead_put_off_are_pulled_in(connection: Connection) -> None:
-    feeds.add(connection, new())
-    feeds.add(connection, new("far", next_check_at=at(9_000_000)))
+    added(connection, FEED, new())
+    added(connection, FEED, new("far", next_attempt_at=at(9_000_000)))
     [held] = claim(connection, now_s=86_400)
     end(connection, held, now_s=86_400)
     assert feeds.is_any_ahead(connection, now=NOW)
@@ -448,7 +433,7 @@ def fill(connection: Connection, count: int) -> None:
         {"count": count, "later": to_micros(at(3_600))},
     )
     for number in range(20):
-        feeds.add(connection, new(f"due {number}"))
+        added(connection, FEED, new(f"due {number}"))
 
 
 def check_some(connection: Connection) -> None:

@@ -12,17 +12,17 @@ from attrs import evolve
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cormorant.rules.errors import AlreadyExists, NotFound
 from cormorant.rules.watch.prices import AlertSide, MatchStrength, PointType, PricePoint, PriceWatch
 from cormorant.rules.watch.watches import next_check
 from storage.jobs import reports
 from storage.jobs.jobs import NewJob
 from storage.tables import PRICES
 from storage.watch import prices, watches
-from storage.watch.prices import PRICE, IntakeTakenOut
+from storage.watch.prices import PRICE
 from tests.bounds import WAIT_S
 from tests.storage.at_once import at_once
 from tests.storage.job_store import NOW, JobStore, at, new_job
+from tests.watch_kinds import added
 
 
 def new_intake(name: str = "coin", **words: Any) -> PriceWatch:
@@ -52,20 +52,8 @@ def collect(connection: Connection, intake_id: int, *points: PricePoint, now_s: 
     return done
 
 
-def test_what_is_watched_is_read_as_it_was_and_a_name_is_used_once(connection: Connection) -> None:
-    wanted = new_intake(year="1881", mintmark="S", denomination="1", series="m", below_cents=5, above_cents=9)
-    intake = watches.add(connection, PRICE, wanted)
-
-    assert watches.find(connection, PRICE, "coin") == intake
-    assert watches.all_of(connection, PRICE) == [intake]
-    with pytest.raises(AlreadyExists, match="there is a price 'coin' already"):
-        watches.add(connection, PRICE, wanted)
-    with pytest.raises(NotFound, match="there is no price 'none'; `cormorant prices list`"):
-        watches.remove(connection, PRICE, "none")
-
-
 def test_only_a_stronger_match_replaces_a_point(connection: Connection) -> None:
-    intake = watches.add(connection, PRICE, new_intake())
+    intake = added(connection, PRICE, new_intake())
 
     written = [
         prices.put_points(connection, intake.id, [point(cents=cents, match=match)])
@@ -82,7 +70,7 @@ def test_only_a_stronger_match_replaces_a_point(connection: Connection) -> None:
 
 
 def test_points_of_different_keys_sources_and_intakes_are_different(connection: Connection) -> None:
-    first, second = (watches.add(connection, PRICE, new_intake(name)) for name in ("a", "b"))
+    first, second = (added(connection, PRICE, new_intake(name)) for name in ("a", "b"))
     put = [point(), point("ext_2"), point(source="other"), point(), point(match=MatchStrength.EXACT)]
 
     assert prices.put_points(connection, first.id, put) == 3
@@ -91,7 +79,7 @@ def test_points_of_different_keys_sources_and_intakes_are_different(connection: 
 
 
 def test_a_value_follows_the_points_and_its_history_has_one_line_for_each_change(connection: Connection) -> None:
-    intake = watches.add(connection, PRICE, new_intake())
+    intake = added(connection, PRICE, new_intake())
 
     assert collect(connection, intake.id, point(type=PointType.ASK)).valuation is None
     first = collect(connection, intake.id, point("ext_2", 100), now_s=1)
@@ -108,10 +96,10 @@ def test_a_value_follows_the_points_and_its_history_has_one_line_for_each_change
 
 
 def test_a_value_of_the_same_amount_in_another_currency_is_a_change(connection: Connection) -> None:
-    intake = watches.add(connection, PRICE, new_intake(origin="configured"))
+    intake = added(connection, PRICE, new_intake(origin="configured"))
     collect(connection, intake.id, point("ext_1", 100, currency="EUR"), point("ext_2", 100, currency="USD"), now_s=1)
 
-    prices.set_configured(connection, [new_intake(currency="USD")])
+    watches.set_configured(connection, PRICE, [new_intake(currency="USD")])
     done = collect(connection, intake.id, now_s=2)
 
     assert done.has_changed
@@ -137,7 +125,7 @@ def test_prices_that_are_added_are_collected_in_turn_at_once_and_due_again_after
 
 
 def test_an_alert_is_raised_once_for_each_crossing(connection: Connection) -> None:
-    intake = watches.add(connection, PRICE, new_intake(below_cents=100, above_cents=1_000))
+    intake = added(connection, PRICE, new_intake(below_cents=100, above_cents=1_000))
     told = []
     for number, (cents, match) in enumerate([(50, 1), (60, 1), (500, 2), (40, 3), (40, 3)]):
         done = collect(connection, intake.id, point(f"ext_{number}", cents, MatchStrength(match)), now_s=number)
@@ -153,7 +141,7 @@ def test_an_alert_is_raised_once_for_each_crossing(connection: Connection) -> No
 def test_points_and_history_have_an_end(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prices, "POINTS_MAX", 3)
     monkeypatch.setattr(prices, "HISTORY_MAX", 2)
-    intake = watches.add(connection, PRICE, new_intake(below_cents=1_000))
+    intake = added(connection, PRICE, new_intake(below_cents=1_000))
     for number in range(5):
         collect(
             connection, intake.id, point(f"ext_{number}", 100 + number, day=date(2026, 1, 1 + number)), now_s=number
@@ -164,7 +152,7 @@ def test_points_and_history_have_an_end(connection: Connection, monkeypatch: pyt
 
 
 def test_what_is_no_longer_watched_is_forgotten_and_not_written_again(connection: Connection) -> None:
-    intake = watches.add(connection, PRICE, new_intake(below_cents=1_000))
+    intake = added(connection, PRICE, new_intake(below_cents=1_000))
     collect(connection, intake.id, point())
     watches.remove(connection, PRICE, "coin")
 
@@ -174,12 +162,12 @@ def test_what_is_no_longer_watched_is_forgotten_and_not_written_again(connection
 
 
 def test_those_of_the_settings_file_follow_it_and_keep_what_was_collected(connection: Connection) -> None:
-    watches.add(connection, PRICE, new_intake("mine"))
-    prices.set_configured(connection, [new_intake("kept"), new_intake("gone")])
+    added(connection, PRICE, new_intake("mine"))
+    watches.set_configured(connection, PRICE, [new_intake("kept"), new_intake("gone")])
     kept = watches.find(connection, PRICE, "kept")
     collect(connection, kept.id, point())
 
-    prices.set_configured(connection, [new_intake("kept", title="Other", next_attempt_at=at(99))])
+    watches.set_configured(connection, PRICE, [new_intake("kept", title="Other", next_attempt_at=at(99))])
 
     assert [each.name for each in watches.all_of(connection, PRICE)] == ["gone", "kept", "mine"]
     after = watches.find(connection, PRICE, "kept")
@@ -203,56 +191,25 @@ def take_due(connection: Connection, *, now: datetime, limit: int) -> list[Price
 def test_what_the_settings_file_has_no_more_stays_idle_until_it_is_removed_or_comes_back(
     connection: Connection,
 ) -> None:
-    prices.set_configured(connection, [new_intake()])
+    watches.set_configured(connection, PRICE, [new_intake()])
     known = watches.find(connection, PRICE, "coin")
     collect(connection, known.id, point())
 
-    prices.set_configured(connection, [])
+    watches.set_configured(connection, PRICE, [])
     idle = watches.find(connection, PRICE, "coin")
     due = take_due(connection, now=at(10), limit=9)
-    with pytest.raises(IntakeTakenOut, match="cormorant prices remove coin"):
-        prices.set_paused(connection, "coin", is_paused=True)
-    prices.set_configured(connection, [new_intake()])
+    with pytest.raises(match="cormorant prices remove coin"):
+        watches.set_paused(connection, PRICE, "coin", is_paused=True, now=NOW)
+    watches.set_configured(connection, PRICE, [new_intake()])
 
     assert (idle.idle_because, due) == ("[prices.coin] is no longer in the settings file", [])
     assert [each.id for each in take_due(connection, now=at(10), limit=9)] == [known.id]
     assert len(prices.points_of(connection, known.id)) == len(prices.history(connection, known.id)) == 1
 
 
-def test_one_that_is_paused_is_not_due_and_a_start_does_not_end_the_pause(connection: Connection) -> None:
-    prices.set_configured(connection, [new_intake("a"), new_intake("b")])
-
-    assert prices.set_paused(connection, "a", is_paused=True).idle_because == "it is paused"
-    prices.set_configured(connection, [new_intake("a"), new_intake("b")])
-    due = [each.name for each in take_due(connection, now=at(10), limit=9)]
-    prices.set_paused(connection, "a", is_paused=False)
-
-    assert due == ["b"]
-    assert [each.name for each in take_due(connection, now=at(10), limit=9)] == ["a"]
-    with pytest.raises(NotFound):
-        prices.set_paused(connection, "none", is_paused=True)
-
-
-def test_what_is_due_is_taken_once_and_keeps_its_cadence(job_store: JobStore) -> None:
-    with job_store.begin() as connection:
-        for name in "abcd":
-            watches.add(connection, PRICE, new_intake(name, every_s=60.0))
-
-    one, two = at_once(
-        job_store,
-        lambda c: take_due(c, now=at(10), limit=9),
-        lambda c: take_due(c, now=at(10), limit=9),
-    )
-
-    assert sorted(each.name for each in one + two) == ["a", "b", "c", "d"]
-    with job_store.begin() as connection:
-        assert take_due(connection, now=at(59), limit=9) == []
-        assert len(take_due(connection, now=at(60), limit=9)) == 4
-
-
 def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: JobStore) -> None:
     with job_store.begin() as connection:
-        intake = watches.add(connection, PRICE, new_intake(below_cents=1_000))
+        intake = added(connection, PRICE, new_intake(below_cents=1_000))
 
     for order in ((MatchStrength.EXACT, MatchStrength.TITLE), (MatchStrength.TITLE, MatchStrength.EXACT)):
         first, second = (point(f"ext_{order[0]}", cents=int(match), match=match) for match in order)
@@ -273,7 +230,7 @@ def test_of_two_processes_that_write_one_point_the_stronger_stays(job_store: Job
 @pytest.mark.slow("eight writers at once, on a real database")
 def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: JobStore) -> None:
     with job_store.begin() as connection:
-        intake = watches.add(connection, PRICE, new_intake(below_cents=1_000))
+        intake = added(connection, PRICE, new_intake(below_cents=1_000))
 
     def write(writer: int) -> int:
         own = [point(f"ext_{number}", 100 + number, MatchStrength(1 + (writer + number) % 3)) for number in range(20)]
@@ -300,12 +257,3 @@ def test_many_writers_leave_each_point_once_one_value_and_one_alert(job_store: J
         value = prices.valuation(connection, intake.id)
         assert value is not None
         assert (value.points, value.cents) == (20, 110)
-
-
-def test_what_a_clock_that_ran_ahead_put_off_is_due_again(connection: Connection) -> None:
-    known = watches.add(connection, PRICE, new_intake("cent"))
-    [taken] = take_due(connection, now=at(400 * 86_400), limit=9)
-
-    assert taken.id == known.id
-    assert [each.id for each in take_due(connection, now=at(10), limit=9)] == [known.id]
-    assert take_due(connection, now=at(11), limit=9) == []

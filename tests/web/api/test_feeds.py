@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import trio
 
-from cormorant.rules.schedules import Schedule
 from cormorant.rules.search.outcomes import SourceUnavailable
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.watch import FeedSettings, SubscriptionSettings, TargetSettings
@@ -111,13 +110,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"name": " "}, "name: give a single line"),
     ({"name": "written"}, "name: the settings file has [feeds.written] already"),
     ({"url": f"ftp://x.test/{KEY}"}, "url: it is no address of http or https"),
-    ({"every_s": 59}, "every: the interval is 59 s; allowed: 60 s to 365 days"),
-    ({"every_s": 60, "cron": "* * * * *"}, "cron: an interval is given, too"),
+    ({"every_s": 59}, "every: 59s is out of range; allowed: 1m to 365d"),
+    ({"every_s": 60, "cron": "* * * * *"}, "cron: give either an interval or a cron text"),
     ({"cron": "0 9 * *"}, "cron: '0 9 * *' has not five fields"),
     ({"cron": "0 9 * * *", "zone": "Mars/Base"}, "zone: 'Mars/Base' is no time zone"),
     ({"accept": ["("]}, 'accept: "(" is no pattern'),
-    ({"hand_to": ["bin"]}, "hand_to: there is no target 'bin'; there are box"),
-    ({"first_check": "maybe"}, "first_check: 'maybe' is not possible; use skip or take"),
+    ({"hand_to": ["bin"]}, "hand_to: there is no target 'bin'; write [targets.bin], or one of: box"),
+    ({"first_check": "maybe"}, 'first_check: "maybe" is not one of the choices; allowed: skip, take'),
     ({"interval": 5}, "interval: there is no such field"),
 ]
 
@@ -128,10 +127,8 @@ async def test_what_cannot_be_is_told_with_its_part_and_the_remedy(tmp_path: Pat
             answers = [await client.post(HERE, json={"name": "x", "url": URL} | wrong) for wrong, _ in BAD]
             late = await client.post(f"{HERE}/written/reschedule", json={"at": "2026-01-01T00:00:00"})
             with pytest.raises(BadRequest, match='^feed "odd": name: give a single line'):
-                await service.subscriptions.subscribe_all(
-                    [("x", URL, ()), ("odd ", URL, ())], Schedule(every_s=3_600.0)
-                )
-            names = await service.subscriptions.names()
+                await service.feeds.add_all([("x", URL, ()), ("odd ", URL, ())], FeedSettings(every_s=3_600.0))
+            names = await service.feeds.names()
 
     assert [answer.status_code for answer in answers] == [400] * len(BAD)
     assert [
