@@ -70,10 +70,11 @@ format: $(READY) ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY) ## Write the pages of settings, events and metrics anew
+docs: $(READY) ## Write the pages of settings, events, metrics and actors anew
 	$(BIN)/python -m cormorant.settings > docs/settings.md
 	$(BIN)/python -m cormorant.log > docs/events.md
 	$(BIN)/python -m cormorant.reference > docs/metrics.md
+	$(BIN)/python -m tests.architecture
 
 bench: $(READY) ## Run every benchmark and write bench/RESULTS.md (ARGS=--quick: a look, not kept)
 	$(BIN)/python bench $(ARGS)

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin
 
 import trio
 from attrs import define, field, frozen
+from typing_extensions import get_original_bases
 
-from cormorant.rules.errors import ActorCrashed, ActorGone, AskTimedOut, MailboxFull, WaitForbidden
+from cormorant.rules.errors import (
+    ActorCrashed,
+    ActorError,
+    ActorGone,
+    AskTimedOut,
+    MailboxFull,
+    NotAnswered,
+    UnknownMessage,
+    WaitForbidden,
+)
 from cormorant.rules.events import MessageLost
 from cormorant.rules.ports import Emit, ignore
-from cormorant.rules.supervision import may_wait_for
+from cormorant.rules.supervision import Place, may_wait_for
 
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
 T = TypeVar("T")
 
-serving: ContextVar[str | None] = ContextVar("serving", default=None)
+serving: ContextVar[Address[Any] | None] = ContextVar("serving", default=None)
 """The actor that the current task belongs to. Tasks in an actor's nursery inherit it."""
 
 
@@ -32,15 +43,27 @@ class Ask(Protocol[T, M_co]):
 
 
 class Actor(Generic[M]):
-    """One role: handles its messages one at a time, in the order they came.
+    """One role: handles its messages one at a time, in the order they came. `M` is the union of their classes.
 
     Set `wake_at` (trio's time) and `wake` is called then: one timer for the earliest deadline, however many items wait.
     Tasks that belong to the actor go into `nursery`; when one of them crashes, the actor does.
     """
 
+    messages: ClassVar[tuple[type, ...]] = ()
+    """The classes of the messages that it takes."""
+    address: Address[M]
+    """Where its messages come from."""
     nursery: trio.Nursery
     _wake_at: float = math.inf
     _idle: trio.CancelScope | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Take down the classes of messages that the bases of the class name. A base that has them names something else."""
+        for base in get_original_bases(cls):
+            named = [each for each in get_args(base) if not isinstance(each, TypeVar)]
+            origin = get_origin(base)
+            if isinstance(origin, type) and issubclass(origin, Actor) and named and not origin.messages:
+                cls.messages = tuple(each for union in named for each in get_args(union) or (union,))
 
     @property
     def wake_at(self) -> float:
@@ -63,7 +86,7 @@ class Actor(Generic[M]):
 
     async def handle(self, message: M) -> None:
         """Do what one message says."""
-        raise TypeError(f"{type(self).__name__} has no handle(), so it cannot take {type(message).__name__}")
+        raise UnknownMessage(self.address.name, type(message).__name__)
 
     async def wake(self) -> None:
         """Do what is due at `wake_at`, and set the next time."""
@@ -71,6 +94,22 @@ class Actor(Generic[M]):
 
     async def end(self) -> None:
         """Tidy up after the last message of an orderly stop, within the grace."""
+
+
+@frozen
+class Recheck:
+    """Command: look again at what is due, because the database or the clock may have changed. Coalesced."""
+
+    def lost(self, error: ActorError) -> None:
+        """The actor that is started next looks anyway."""
+
+
+@frozen
+class StopServing:
+    """Command: take no more connections, because the service begins to stop."""
+
+    def lost(self, error: ActorError) -> None:
+        """A server that is gone takes none."""
 
 
 @frozen
@@ -83,18 +122,26 @@ class _Envelope(Generic[M]):
 class Address(Generic[M]):
     """Where messages for one role go. It outlives crashes and restarts of the actor behind it.
 
-    A message is handled at most once. One that was in hand when its actor crashed is not handled again: an ask gets
-    `ActorCrashed`, a tell becomes the event `actor.message_lost`. While nobody serves the address, messages wait.
+    A message is handled at most once. A message that was being handled when its actor crashed is not handled again: an ask
+    gets `ActorCrashed`. A tell becomes the event `actor.message_lost`, or its method `lost` is called with the error. While
+    the actor restarts, messages wait.
     """
 
     name: str
     capacity: int = 64
     emit: Emit = ignore
+    place: Place | None = field(init=False, default=None)
+    """Where in its tree its actor is started; None: in no tree."""
     _send: trio.MemorySendChannel[_Envelope[M]] = field(init=False)
     _receive: trio.MemoryReceiveChannel[_Envelope[M]] = field(init=False)
     _gone: bool = field(init=False, default=False)
+    _messages: tuple[type, ...] = field(init=False, default=())
     _server: trio.lowlevel.Task | None = field(init=False, default=None)
     _unanswered: dict[int, Reply[Any]] = field(init=False, factory=dict)
+    _in_hand: _Envelope[M] | None = field(init=False, default=None)
+    """The message that is being handled."""
+    _unread_once: set[type] = field(init=False, factory=set)
+    """The classes of messages that were sent by `tell_once` and are not read yet."""
 
     def __attrs_post_init__(self) -> None:
         self._open()
@@ -116,6 +163,32 @@ class Address(Generic[M]):
         except trio.BrokenResourceError:
             raise ActorGone(self.name) from None
 
+    def tell_once(self, message: M) -> None:
+        """Send unless a message of this class is unread: any number of them count as one. Never raises.
+
+        For messages that say "look again". An actor that is gone has nothing to look at, and one whose mailbox is full will
+        look anyway.
+        """
+        if type(message) in self._unread_once:
+            return
+        with suppress(ActorGone, MailboxFull):
+            self.tell_nowait(message)
+            self._unread_once.add(type(message))
+
+    def take_nowait(self) -> M | None:
+        """The next message that is still wanted; None: there is none. For the actor of this address alone.
+
+        The message that was taken before counts as handled.
+        """
+        self._note_handled()
+        while True:
+            try:
+                envelope = self._receive.receive_nowait()
+            except trio.WouldBlock:
+                return None
+            if self._take(envelope):
+                return envelope.message
+
     async def ask(self, question: Ask[T, M], *, timeout_s: float = math.inf) -> T:
         """Send a message that carries a reply, and wait for the answer.
 
@@ -131,18 +204,24 @@ class Address(Generic[M]):
             return await reply.wait()
         raise AskTimedOut(self.name, timeout_s)
 
-    def served_by(self, make: Callable[[], Actor[M]]) -> ServedActor[M]:
-        """A child for a supervisor. Each start makes a fresh actor, so that no state survives a crash."""
-        return ServedActor(self, make)
+    def served_by(self, make: Callable[[], Actor[M]], *, on_gone: Callable[[], None] | None = None) -> ServedActor[M]:
+        """A child for a supervisor. Each start makes a fresh actor, so that no state survives a crash.
+
+        `on_gone` ends what belongs to the address once no other actor will be started.
+        """
+        return ServedActor(self, make, on_gone)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether an actor handles its messages now; otherwise it is being started or restarted, or is gone."""
+        return self._server is not None
 
     def waiting(self) -> int:
         """How many messages wait to be handled."""
         return self._receive.statistics().current_buffer_used
 
     async def _post(self, envelope: _Envelope[M]) -> None:
-        waiter = serving.get()
-        if trio.lowlevel.current_task() is self._server or (waiter and not may_wait_for(waiter, self.name)):
-            raise WaitForbidden(waiter or self.name, self.name)
+        self._check_wait()
         try:
             await self._send.send(envelope)
         except trio.BrokenResourceError:
@@ -150,15 +229,18 @@ class Address(Generic[M]):
 
     async def _post_question(self, envelope: _Envelope[M]) -> None:
         """As `_post`, without giving way when there is room: the asker waits for the answer next."""
-        waiter = serving.get()
-        if trio.lowlevel.current_task() is self._server or (waiter and not may_wait_for(waiter, self.name)):
-            raise WaitForbidden(waiter or self.name, self.name)
+        self._check_wait()
         try:
             self._send.send_nowait(envelope)
         except trio.WouldBlock:
             await self._post(envelope)
         except trio.BrokenResourceError:
             raise ActorGone(self.name) from None
+
+    def _check_wait(self) -> None:
+        waiter = serving.get()
+        if waiter is self or (waiter is not None and not may_wait_for(waiter.place, self.place)):
+            raise WaitForbidden(waiter.name, self.name)
 
     def _open(self) -> None:
         self._send, self._receive = trio.open_memory_channel[_Envelope[M]](self.capacity)
@@ -172,25 +254,39 @@ class Address(Generic[M]):
 
     def _take(self, envelope: _Envelope[M]) -> bool:
         """Whether the message is still wanted; from now on a crash is its asker's business."""
+        self._unread_once.discard(type(envelope.message))
         reply = envelope.reply
-        if reply is None:
-            return True
-        if reply.abandoned:
+        if reply is not None and reply.abandoned:
             return False
-        self._unanswered[id(reply)] = reply
+        if not isinstance(envelope.message, self._messages):
+            self._refuse(
+                envelope, UnknownMessage(self.name, type(envelope.message).__name__), "it takes no such message"
+            )
+            return False
+        self._in_hand = envelope
+        if reply is not None:
+            self._unanswered[id(reply)] = reply
         return True
+
+    def _note_handled(self) -> None:
+        """The message in hand was handled. A question has its answer by now, unless the actor has deferred it."""
+        envelope, self._in_hand = self._in_hand, None
+        reply = None if envelope is None else envelope.reply
+        if envelope is not None and reply is not None and not reply.settled and not reply.is_deferred:
+            reply.refuse(NotAnswered(self.name, type(envelope.message).__name__))
 
     def _settled(self, reply: Reply[Any]) -> None:
         self._unanswered.pop(id(reply), None)
 
-    def _ended(self, in_hand: _Envelope[M] | None, error: BaseException | None) -> None:
+    def _ended(self, error: BaseException | None) -> None:
         """Tell everyone who waits for the incarnation that has just ended.
 
         After an orderly end it shows later whether another follows, or the actor is gone.
         """
+        in_hand, self._in_hand = self._in_hand, None
         if in_hand is not None and in_hand.reply is None:
             why = "its actor crashed" if isinstance(error, Exception) else "its actor was cancelled"
-            self._report_lost(in_hand.message, why)
+            self._lose(in_hand.message, ActorCrashed(self.name), why)
         if error is not None:
             self._break_promises(ActorCrashed, error)
 
@@ -208,32 +304,43 @@ class Address(Generic[M]):
                 envelope = self._receive.receive_nowait()
             except trio.WouldBlock:
                 break
-            if envelope.reply is not None:
-                envelope.reply.refuse(ActorGone(self.name))
-            else:
-                self._report_lost(envelope.message, "its actor is gone")
+            self._refuse(envelope, ActorGone(self.name), "its actor is gone")
         self._gone = True
+        self._unread_once.clear()
         self._receive.close()
 
-    def _report_lost(self, message: M, why: str) -> None:
-        self.emit(MessageLost(actor=self.name, message=type(message).__name__, why=why))
+    def _refuse(self, envelope: _Envelope[M], error: ActorError, why: str) -> None:
+        if envelope.reply is not None:
+            envelope.reply.refuse(error)
+        else:
+            self._lose(envelope.message, error, why)
+
+    def _lose(self, message: M, error: ActorError, why: str) -> None:
+        """A message will not be handled. One that has a method `lost` deals with it; the others become an event."""
+        lost: Callable[[ActorError], None] | None = getattr(message, "lost", None)
+        if lost is not None:
+            lost(error)
+        else:
+            self.emit(MessageLost(actor=self.name, message=type(message).__name__, why=why))
 
 
 class ServedActor(Generic[M]):
     """An address with someone to serve it: a child that a supervisor can start, ask to stop, and start again."""
 
-    def __init__(self, address: Address[M], make: Callable[[], Actor[M]]) -> None:
+    def __init__(
+        self, address: Address[M], make: Callable[[], Actor[M]], on_gone: Callable[[], None] | None = None
+    ) -> None:
         self._address = address
         self._make = make
+        self._on_gone = on_gone
         self._stopping = False
         self._idle: trio.CancelScope | None = None
-        self._in_hand: _Envelope[M] | None = None
 
     async def __call__(self, *, task_status: trio.TaskStatus[Address[M]] = trio.TASK_STATUS_IGNORED) -> None:
         """Run one incarnation until it is stopped or crashes."""
         self._stopping = False
         self._address._reopen()
-        serving.set(self._address.name)
+        serving.set(self._address)
         error: BaseException | None = None
         try:
             await self._live(self._make(), task_status)
@@ -242,8 +349,7 @@ class ServedActor(Generic[M]):
             raise
         finally:
             self._address._server = None
-            self._address._ended(self._in_hand, error)
-            self._in_hand = None
+            self._address._ended(error)
 
     def stop(self) -> None:
         """Finish the message in hand, then end. What is unread stays in the mailbox."""
@@ -251,13 +357,20 @@ class ServedActor(Generic[M]):
         if self._idle is not None:
             self._idle.cancel()
 
+    def placed(self, place: Place) -> None:
+        """Take down where in its tree the actor is started."""
+        self._address.place = place
+
     def gone(self) -> None:
         """There will be no other incarnation: refuse what waits."""
         self._address._close()
+        if self._on_gone is not None:
+            self._on_gone()
 
     async def _live(self, actor: Actor[M], task_status: trio.TaskStatus[Address[M]]) -> None:
         async with trio.open_nursery() as nursery:
-            actor.nursery = nursery
+            actor.nursery, actor.address = nursery, self._address
+            self._address._messages = actor.messages
             await actor.begin()
             self._address._server = trio.lowlevel.current_task()
             task_status.started(self._address)
@@ -273,9 +386,8 @@ class ServedActor(Generic[M]):
                 continue
             envelope = await self._next(actor)
             if envelope is not None and self._address._take(envelope):
-                self._in_hand = envelope
                 await actor.handle(envelope.message)
-                self._in_hand = None
+                self._address._note_handled()
 
     async def _next(self, actor: Actor[M]) -> _Envelope[M] | None:
         # As `receive` does it. Only who has to wait for a message needs a scope, by which it can be called off.
@@ -296,7 +408,7 @@ class ServedActor(Generic[M]):
 class Reply(Generic[T]):
     """A one-shot answer: synchronous, never waits, the first one wins."""
 
-    __slots__ = ("_answer", "_error", "_on_settled", "_settled", "abandoned")
+    __slots__ = ("_answer", "_error", "_on_settled", "_settled", "abandoned", "is_deferred")
 
     def __init__(self, on_settled: Callable[[Reply[Any]], None] | None = None) -> None:
         self._settled = trio.Event()
@@ -304,7 +416,13 @@ class Reply(Generic[T]):
         self._error: BaseException | None = None
         self._on_settled = on_settled
         self.abandoned = False
-        """Nobody waits for it any more."""
+        """The asker has left."""
+        self.is_deferred = False
+        """Whether the answer may come after the message was handled."""
+
+    def defer(self) -> None:
+        """Answer later. A crash of the actor refuses it, and so does its end."""
+        self.is_deferred = True
 
     @property
     def settled(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Final
 import trio
 from attrs import define, field
 
-from actors.environment import Environment
+from actors.actor import Address, Recheck
 from actors.jobs.new_jobs import most_urgent, new_job
 from actors.jobs.working_set import JobWakeUp
 from actors.periodic import Periodic
@@ -37,7 +38,7 @@ RING: Final = 1_000
 DISK_EVERY_S: Final = 600.0
 DISK_AGAIN_S: Final = 86_400.0
 LAST_S: Final = 0.8
-"""What the last round gets when the service stops."""
+"""What the last tick gets when the service stops."""
 
 
 @define(eq=False)
@@ -48,6 +49,7 @@ class NoticeBuffer:
     """
 
     on: frozenset[str]
+    notifier: Address[Recheck]
     ring: deque[Notice] = field(init=False, factory=lambda: deque(maxlen=RING))
     waiting: dict[str, NoticeBatch] = field(init=False, factory=dict)
     """What is not put up yet, by kind and receiver."""
@@ -55,39 +57,41 @@ class NoticeBuffer:
     def __call__(self, stamped: Stamped) -> None:
         """Hear one event."""
         notice = notice_of(stamped.event)
-        if notice is None or notice.kind not in self.on:
-            return
-        self.ring.append(notice)
+        if notice is not None and notice.kind in self.on:
+            self.ring.append(notice)
+            self.notifier.tell_once(Recheck())
 
 
 @define(eq=False, kw_only=True)
-class Notifier(Periodic[None]):
-    """Puts up what came since the last round. `interval_s` is short: somebody's account may be in danger."""
+class Notifier(Periodic[Recheck]):
+    """Makes jobs of notices as they come, those of one interval together."""
 
-    environment: Environment = field(kw_only=False)
     board: NoticeBuffer
     receivers: Sequence[str]
     """A name for each address that is told; the address itself is secret."""
     producer: JobWakeUp
     interval_s: float = 2.0
-    grace_s: float = 0.0
     _due: dict[str, datetime] | None = field(init=False, default=None)
     _disk_at: float = field(init=False, default=0.0)
     _low_since: float | None = field(init=False, default=None)
 
-    async def round(self) -> None:
+    async def tick(self) -> float | None:
         """Look at the disk now and then, and make jobs of what is to be told."""
         await self._check_free_space()
         await self._make_jobs()
+        # What could not be put up, because a job of its key runs, is tried again.
+        return 0.0 if self.board.waiting else self._disk_at - trio.current_time()
 
     async def end(self) -> None:
-        """Make jobs of what came since the last round: they are told after the next start."""
+        """Make jobs of what came since the last tick: they are told after the next start."""
         await super().end()
         # Without a database there is nowhere to keep it.
         with trio.move_on_after(LAST_S, shield=True), suppress(StorageUnavailable, CommitUnknown):
             await self._make_jobs()
 
     async def _make_jobs(self) -> None:
+        if not self.board.ring and not self.board.waiting:
+            return
         if self._due is None:
             self._due = await self.environment.database.read(job_batch.last_due, KIND)
         self._collect(self._due)
@@ -135,7 +139,10 @@ class Notifier(Periodic[None]):
 
     async def _check_free_space(self) -> None:
         now = trio.current_time()
-        if now < self._disk_at or not self.environment.settings.notify.disk_free_bytes:
+        if now < self._disk_at:
+            return
+        if not self.environment.settings.notify.disk_free_bytes:
+            self._disk_at = math.inf
             return
         self._disk_at = now + DISK_EVERY_S
         try:

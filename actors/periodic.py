@@ -1,86 +1,145 @@
-"""WakeUp (coalesced, with a deadline) and Periodic (runs a tick at each interval)."""
+"""Periodic, WakeUp and ClockWatch: how actors sleep until something is due."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
 import trio
+from attrs import define, field, frozen
 
-from actors.actor import Actor
+from actors.actor import Actor, Address, Recheck
+from actors.environment import Environment
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from cormorant.rules.events import ClockStepped, TickCutOff
+from cormorant.rules.ports import Clock, SteppedClock
 
 M = TypeVar("M")
 
+AWAY_S = 1.0
+"""The shortest time between two ticks while the database is away."""
+LOOK_S = 10.0
+STEP_S = 1.0
+"""A smaller difference between the clocks is drift."""
 
+
+@define(eq=False, kw_only=True)
 class Periodic(Actor[M]):
-    """Calls `round` again and again, `interval_s` from begin to begin; after an overrun at once, and none is made up for.
+    """Runs one tick at a time: at its start, when the next thing is due, and after a `Recheck`.
 
-    What a database that is away prevents now is done in the next round.
+    Every tick runs in a cancel scope. A database that is away ends a tick; the next one does what is due then.
     """
 
-    interval_s: float
-    grace_s: float
-    """What a round that runs gets to finish when the service stops; then it is cancelled."""
-    _stop: trio.CancelScope | None = None
-    _ended: trio.Event | None = None
-    _again: bool = False
-    """Another round is to follow the one that runs."""
+    environment: Environment = field(kw_only=False)
+    interval_s: float = 1.0
+    """The shortest time from the begin of a tick to the begin of the next."""
+    budget_s: float = 30.0
+    """For how long a tick begins anything."""
+    item_s: float = 30.0
+    """How long that which a tick has begun may take after the budget. Then its scope ends the tick."""
+    grace_s: float = 0.0
+    """How long a tick that runs may go on when the service stops. Then it is cancelled."""
+    _began_at: float = field(init=False, default=-math.inf)
+    _scope: trio.CancelScope | None = field(init=False, default=None)
+    """The scope of the tick that runs."""
+    _ended: trio.Event | None = field(init=False, default=None)
+    _follows_at: float = field(init=False, default=math.inf)
+    """When another tick is to follow the one that runs, because a message asked for it."""
+
+    @property
+    def channels(self) -> Sequence[str]:
+        """A commit that announces one of these channels sends a `Recheck`."""
+        return ()
 
     @property
     def due_at(self) -> float:
-        """A round that runs is now."""
-        return self.wake_at if self._stop is None else trio.current_time()
+        """A tick that runs is now."""
+        return self.wake_at if self._scope is None else trio.current_time()
+
+    @property
+    def is_in_budget(self) -> bool:
+        """Whether the tick that runs may begin something."""
+        return trio.current_time() < self._began_at + self.budget_s
 
     async def begin(self) -> None:
-        """Begin at once."""
+        """Begin with a tick."""
         self.wake_at = trio.current_time()
+        for channel in self.channels:
+            await self.nursery.start(self.environment.database.listen, channel, self._on_change)
+
+    def _on_change(self) -> None:
+        address: Address[Any] = self.address  # every `M` has `Recheck`
+        address.tell_once(Recheck())
+
+    async def handle(self, message: M) -> None:  # noqa: ARG002 - `Recheck`; who takes others has a method of its own
+        """Look again at what is due."""
+        self.tick_soon()
 
     @abstractmethod
-    async def round(self) -> float | None:
-        """Do what is due. Returns the seconds until the next round, if that is sooner than the interval."""
+    async def tick(self) -> float | None:
+        """Do what is due. Returns the seconds until the next thing is due, which the interval may put off.
 
-    def wake_now(self) -> None:
-        """Start a round at once. While one runs, another follows it."""
-        if self._stop is None:
-            self.wake_at = trio.current_time()
+        None: nothing is due before a message comes.
+        """
+
+    def seconds_until(self, due: datetime | None) -> float | None:
+        """What `tick` returns for the time at which the next thing is due."""
+        return None if due is None else max(0.0, (due - self.environment.now()).total_seconds())
+
+    def tick_now(self) -> None:
+        """Start a tick at once. While one runs, another follows it."""
+        self._tick_at(trio.current_time())
+
+    def tick_soon(self) -> None:
+        """Start a tick as soon as the interval allows."""
+        self._tick_at(max(trio.current_time(), self._began_at + self.interval_s))
+
+    def _tick_at(self, time: float) -> None:
+        if self._scope is None:
+            self.wake_at = min(self.wake_at, time)
         else:
-            self._again = True
+            self._follows_at = min(self._follows_at, time)
 
     async def wake(self) -> None:
-        """Start a round. There is no other: the next time is set only when it has ended."""
-        self.start_round(self.nursery)
+        """Start a tick. There is no other: the next time is set only when it has ended."""
+        self.start_tick(self.nursery)
 
-    def start_round(self, nursery: trio.Nursery) -> None:
-        """Start a round in a nursery."""
-        self.wake_at, self._again = math.inf, False
-        self._ended, self._stop = trio.Event(), trio.CancelScope()
-        nursery.start_soon(self._round, self._ended, self._stop)
+    def start_tick(self, nursery: trio.Nursery) -> None:
+        """Start a tick in a nursery."""
+        self.wake_at, self._follows_at = math.inf, math.inf
+        self._began_at = trio.current_time()
+        self._ended = trio.Event()
+        self._scope = trio.CancelScope(deadline=self._began_at + self.budget_s + self.item_s)
+        nursery.start_soon(self._tick, self._ended, self._scope)
 
     async def end(self) -> None:
-        """Let a round that runs finish within the grace, then cancel it."""
+        """Let a tick that runs finish within the grace, then cancel it."""
         if self._ended is None:
             return
         with trio.move_on_after(self.grace_s):
             await self._ended.wait()
-        if self._stop is not None:
-            self._stop.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
         await self._ended.wait()
 
-    async def _round(self, ended: trio.Event, stop: trio.CancelScope) -> None:
-        began, sooner_s = trio.current_time(), None
+    async def _tick(self, ended: trio.Event, scope: trio.CancelScope) -> None:
+        due_s: float | None = AWAY_S
         try:
-            with stop:
-                sooner_s = await self.round()
+            with scope:
+                due_s = await self.tick()
+            if scope.cancelled_caught and trio.current_time() >= scope.deadline:
+                self.environment.emit(TickCutOff(actor=self.address.name, after_s=trio.current_time() - self._began_at))
         except* (StorageUnavailable, CommitUnknown):
-            pass  # whatever was claimed is released in a later round
+            pass  # what was claimed is released by a later tick
         finally:
-            self._stop = None
+            self._scope = None
             ended.set()
             now = trio.current_time()
-            next_at = began + self.interval_s if sooner_s is None else min(began + self.interval_s, now + sooner_s)
-            self.wake_at = now if self._again else max(now, next_at)
+            due_at = math.inf if due_s is None else max(self._began_at + self.interval_s, now + due_s)
+            self.wake_at = max(now, min(due_at, self._follows_at))
 
 
 class WakeUp:
@@ -107,3 +166,41 @@ class WakeUp:
             self._is_set = False
             return True
         return False
+
+
+@frozen(kw_only=True)
+class ClockWatch:
+    """Wakes the actors when the wall clock has moved against the one by which they sleep. A child without messages.
+
+    Due times are wall time, and sleeping is monotonic: after a suspend, or when the clock is set, a sleeping actor would
+    begin too late. It has no `stop`: cancelling it leaves nothing half done.
+    """
+
+    environment: Environment
+    sleepers: Callable[[], Iterable[Address[Any]]]
+    """The actors that sleep until something is due."""
+
+    async def __call__(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch until cancelled."""
+        clock = self.environment.clock
+        task_status.started()
+        while True:
+            by_s = await (clock.wait_for_step() if isinstance(clock, SteppedClock) else _step_of(clock))
+            self.environment.emit(ClockStepped(by_s=round(by_s, 3)))
+            for address in self.sleepers():
+                address.tell_once(Recheck())
+
+
+async def _step_of(clock: Clock) -> float:
+    """Compare the clocks until they have moved apart by a step. Returns by how much."""
+    before_s = _difference_s(clock)
+    while True:
+        await trio.sleep(LOOK_S)
+        by_s = _difference_s(clock) - before_s
+        if abs(by_s) > STEP_S:
+            return by_s
+        before_s += by_s
+
+
+def _difference_s(clock: Clock) -> float:
+    return clock.now().timestamp() - trio.current_time()

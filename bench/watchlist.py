@@ -146,13 +146,13 @@ async def _ticks(database: Database, rounds: int) -> Ticks:
         lease = await held_lease(database)
         store = DatabaseArtistStore(environment, producer=JobWakeUp(), lease=lease)
         ticker = WatchlistTicker(environment, lease=lease, store=store, walks=DatabaseProgressStore(environment))
-        await ticker.round()
+        await ticker.tick()
         for number in range(rounds):
             for samples, news in ((taken.quiet_s, []), (taken.news_s, [f"New {number}"])):
                 catalogue.news[:] = news
                 await database.run(_all_due)
                 began = time.process_time(), time.perf_counter()
-                await ticker.round()
+                await ticker.tick()
                 samples.append((time.process_time() - began[0], time.perf_counter() - began[1]))
         counted = await database.read(wants.counts)
         database.stop()

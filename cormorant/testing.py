@@ -57,6 +57,7 @@ class SimulatedClock:
 
     start: datetime = START
     _offset_s: float = field(init=False, default=0.0)
+    _stepped: trio.Event = field(init=False, factory=trio.Event)
 
     def now(self) -> datetime:
         """The simulated time in UTC."""
@@ -69,6 +70,14 @@ class SimulatedClock:
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward, or back; waiting is not affected."""
         self._offset_s += seconds
+        stepped, self._stepped = self._stepped, trio.Event()
+        stepped.set()
+
+    async def wait_for_step(self) -> float:
+        """Wait until `jump` is called. Returns by how many seconds."""
+        before_s = self._offset_s
+        await self._stepped.wait()
+        return self._offset_s - before_s
 
 
 async def in_line(function: Callable[..., T], /, *args: Any) -> T:

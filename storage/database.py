@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from cormorant.rules.errors import StorageMisconfigured, StorageUnavailable
 from cormorant.rules.ports import Chance, Clock, Emit
-from storage.engine.change_listener import listen
+from storage.engine.change_listener import ChangeListener
 from storage.engine.dialect import Dialect, dialect_for
 from storage.engine.file_locks import WorkerLocks
 from storage.engine.gateway import STOPPED, Gateway, GatewayParts, Inline, Threaded
@@ -52,6 +52,7 @@ class Database:
     _migrations: Sequence[Migration] = field(kw_only=True, default=MIGRATIONS)
     _dialect: Dialect | None = field(init=False, default=None)
     _gateway: Gateway | None = field(init=False, default=None)
+    _changes: ChangeListener = field(init=False, factory=ChangeListener)
     _locks: WorkerLocks | None = field(init=False, default=None)
     _is_away: bool = field(init=False, default=False)
 
@@ -66,6 +67,21 @@ class Database:
             await gateway.serve(task_status.started)
         finally:
             self._gateway = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may use it. A database in memory has one owner."""
+        return self._known_dialect.is_shared
+
+    @property
+    def may_miss_changes(self) -> bool:
+        """Whether a change of another process may go unheard for a while: a notification is not repeated."""
+        return self._known_dialect.may_miss_changes
+
+    @property
+    def _known_dialect(self) -> Dialect:
+        self._dialect = self._dialect or dialect_for(self._options)
+        return self._dialect
 
     def adopt(self, *, emit: Emit, chance: Chance, clock: Clock) -> None:
         """Belong to a service from now on: its events, its chance, its time. For a gateway that was made before it."""
@@ -90,12 +106,20 @@ class Database:
         gateway = self._gateway or await self._not_running()
         return await gateway.submit(lambda connection: function(connection, *args, **kwargs), reads_only=True)
 
-    async def listen(self, channel: str, heard: Callable[[], None]) -> None:
-        """Call `heard` whenever another process may have written, for ever. In line there are no others."""
-        if self._mode is Mode.INLINE:
-            await trio.sleep_forever()
-        dialect = self._dialect = self._dialect or dialect_for(self._options)
-        await listen(lambda: dialect.open_listener(channel), heard, chance=self._chance)
+    async def listen(
+        self,
+        channel: str,
+        heard: Callable[[], None],
+        *,
+        own: bool = True,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Call `heard` in the loop after each commit that has announced the channel, until cancelled.
+
+        Without `own` the commits of this object do not count. It may be called once too often: after a COMMIT in doubt, and
+        when the connection that hears of other processes was lost. It must be quick and must not raise.
+        """
+        await self._changes.listen(channel, heard, own=own, task_status=task_status)
 
     async def with_locks(
         self, function: Callable[Concatenate[WorkerLocks, P], T], /, *args: P.args, **how: P.kwargs
@@ -137,6 +161,7 @@ class Database:
         parts = GatewayParts(
             dialect=self._dialect,
             options=self._options,
+            changes=self._changes,
             migrations=self._migrations,
             clock=self._clock,
             emit=self._emit,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import field, frozen
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.latest_polls import LatestState, categories_to_ask, is_fresh, with_times
+from cormorant.rules.latest_polls import LatestState, with_times
 from cormorant.rules.search.caps import are_wanted, category_numbers
 from cormorant.rules.search.requests import Result
 from storage.engine.columns import from_micros, to_micros
@@ -19,18 +19,7 @@ from storage.search.answers import dump_results, load_results
 
 ITEMS_MAX: Final = 1_000
 """Of one source. Sonarr, Radarr and Lidarr read at most 30 pages of 100, and seldom more than three."""
-_TAKEN_MAX: Final = timedelta(minutes=5)
-"""Nobody polls longer; a mark that says so comes from a clock that was wrong."""
 _CATEGORIES_MAX: Final = 50
-
-
-@frozen(kw_only=True)
-class PollTurn:
-    """Whose turn it is to ask a source. With neither `is_fresh` nor `categories` somebody else asks right now."""
-
-    is_fresh: bool = False
-    categories: frozenset[int] | None = None
-    until: datetime | None = None
 
 
 @frozen(kw_only=True)
@@ -57,52 +46,21 @@ def look(connection: Connection, source_id: int) -> LatestState:
     return LatestState() if row is None else _state(row)
 
 
-def take(
-    connection: Connection,
-    source_id: int,
-    *,
-    waiting: frozenset[int],
-    now: datetime,
-    ttl_s: float,
-    lease_s: float,
-) -> PollTurn:
-    """Take the turn to ask a source for what is new, among all processes. It ends by itself after `lease_s`."""
-    until = now + timedelta(seconds=lease_s)
-    words = {"source_id": source_id, "now": to_micros(now), "latest": to_micros(now + _TAKEN_MAX)}
-    connection.execute(_BEGIN, {"source_id": source_id})
-    row = connection.execute(_TAKE, words | {"until": to_micros(until)}).one_or_none()
-    if row is None:
-        return PollTurn()
-    state = _state(row)
-    if is_fresh(state, waiting, now=now, ttl_s=ttl_s):
-        release(connection, source_id, until=until)
-        return PollTurn(is_fresh=True)
-    wanted = with_times(state.wanted, waiting, now=now)
-    connection.execute(_WANT, {"source_id": source_id, "wanted": _dumped(wanted)})
-    asked = categories_to_ask(LatestState(fetched=state.fetched, wanted=wanted), waiting, now=now, ttl_s=ttl_s)
-    return PollTurn(categories=asked, until=until)
-
-
-def release(connection: Connection, source_id: int, *, until: datetime) -> None:
-    """Give the turn back, if it is still ours."""
-    connection.execute(_RELEASE, {"source_id": source_id, "until": to_micros(until)})
+def want(connection: Connection, source_id: int, wanted: Collection[int], *, now: datetime) -> LatestState:
+    """Note that an app wants these categories. Returns what is known by now."""
+    state = _lock(connection, source_id)
+    times = with_times(state.wanted, wanted, now=now)
+    connection.execute(_WANT, {"source_id": source_id, "wanted": _dumped(times)})
+    return LatestState(fetched=state.fetched, wanted=times)
 
 
 def keep(
-    connection: Connection,
-    source_id: int,
-    results: Sequence[Result],
-    *,
-    asked: Collection[int],
-    turn: PollTurn,
-    now: datetime,
+    connection: Connection, source_id: int, results: Sequence[Result], *, asked: Collection[int], now: datetime
 ) -> None:
-    """Take in a page that the source has answered when asked for these categories, and give the turn back."""
-    state = look(connection, source_id)
-    fetched = with_times(state.fetched, asked, now=now)
-    connection.execute(_FETCHED, {"source_id": source_id, "fetched": _dumped(fetched)})
-    if turn.until is not None:
-        release(connection, source_id, until=turn.until)
+    """Take in a page, and note that the source was asked for these categories."""
+    if asked:
+        times = with_times(_lock(connection, source_id).fetched, asked, now=now)
+        connection.execute(_FETCHED, {"source_id": source_id, "fetched": _dumped(times)})
     rows = _rows(source_id, results, now)
     if rows:
         connection.execute(_PUT, rows)
@@ -160,6 +118,10 @@ def _state(row: Any) -> LatestState:
     return LatestState(fetched=_loaded(row.fetched), wanted=_loaded(row.wanted))
 
 
+def _lock(connection: Connection, source_id: int) -> LatestState:
+    return _state(connection.execute(_LOCK, {"source_id": source_id}).one())
+
+
 def _loaded(written: str) -> dict[int, datetime]:
     return {int(category): from_micros(at) for category, at in json.loads(written).items()}
 
@@ -197,18 +159,12 @@ def find(connection: Connection, ref: str, *, source_id: int) -> str | None:
 
 
 _LOOK = text("SELECT fetched, wanted FROM feed_polls WHERE source_id = :source_id")
-_BEGIN = text("INSERT INTO feed_polls (source_id) VALUES (:source_id) ON CONFLICT (source_id) DO NOTHING")
-_TAKE = text("""
-    UPDATE feed_polls SET taken_until = :until
-    WHERE source_id = :source_id AND (taken_until IS NULL OR taken_until <= :now OR taken_until > :latest)
-    RETURNING fetched, wanted
+_LOCK = text("""
+    INSERT INTO feed_polls (source_id) VALUES (:source_id)
+    ON CONFLICT (source_id) DO UPDATE SET wanted = feed_polls.wanted RETURNING fetched, wanted
 """)
 _WANT = text("UPDATE feed_polls SET wanted = :wanted WHERE source_id = :source_id")
-_FETCHED = text("""
-    INSERT INTO feed_polls (source_id, fetched) VALUES (:source_id, :fetched)
-    ON CONFLICT (source_id) DO UPDATE SET fetched = excluded.fetched
-""")
-_RELEASE = text("UPDATE feed_polls SET taken_until = NULL WHERE source_id = :source_id AND taken_until = :until")
+_FETCHED = text("UPDATE feed_polls SET fetched = :fetched WHERE source_id = :source_id")
 _PUT = text("""
     INSERT INTO feed_items (source_id, key, sort_at, rank, seen_at, categories, result)
     VALUES (:source_id, :key, :sort_at, :rank, :seen_at, :categories, :result)

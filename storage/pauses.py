@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import PAUSED_FLAG
 from storage.engine.columns import check_text, to_micros
 from storage.engine.statements import announce
-from storage.jobs.sql import CHANNEL
+from storage.jobs import sql
+
+CHANNEL: Final = "pauses"
+"""The channel on which the pause of all work is announced, and its end."""
 
 
 def is_all_paused(connection: Connection) -> bool:
@@ -50,7 +54,7 @@ def free_some(connection: Connection, *, limit: int, after: int = 0) -> list[int
     _keep_pauses(connection)
     freed = sorted(connection.execute(_FREE, {"after": after, "limit": limit}).scalars())
     if freed:
-        announce(connection, CHANNEL)
+        announce(connection, sql.CHANNEL)
     return freed
 
 

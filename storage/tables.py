@@ -312,7 +312,6 @@ FEED_POLLS: Final = Table(
     # When each category was last asked for, and when an app last wanted it.
     Column("fetched", JsonText, nullable=False, server_default=_EMPTY_OBJECT),
     Column("wanted", JsonText, nullable=False, server_default=_EMPTY_OBJECT),
-    Column("taken_until", Micros),
 )
 FEED_ITEMS: Final = Table(
     "feed_items",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from attrs import asdict, define, evolve, field
 
-from actors.actor import Actor, Address
+from actors.actor import Address, Recheck, StopServing
 from actors.environment import NOT_GIVEN, Clients, Environment
 from actors.jobs.handler import Handler
 from actors.jobs.reclaim_sweeper import ReclaimSweeper
@@ -17,6 +18,7 @@ from actors.jobs.working_set import JobWakeUp, OwnerLease
 from actors.maintenance import Maintenance
 from actors.notifier import KIND as NOTIFY
 from actors.notifier import NoticeBuffer, Notifier
+from actors.periodic import ClockWatch
 from cormorant.clients.apprise import send_in_subprocess
 from cormorant.rules.settings.settings import Settings
 from cormorant.services.durable_search import KIND as SEARCH
@@ -94,6 +96,10 @@ class ServiceAssembly:
     """The lease of this process. The heartbeat keeps it, and the tickers claim under it."""
     timetable: Timetable = field(init=False, factory=Timetable)
     runner: Address[RunnerMessage] = field(init=False)
+    sweeper: Address[Recheck] = field(init=False)
+    maintenance: Address[Recheck] = field(init=False)
+    notifier: Address[Recheck] = field(init=False)
+    web: Address[StopServing] = field(init=False)
     search: SearchAssembly = field(init=False)
     searches: Searches = field(init=False)
     watching: WatchAssembly = field(init=False)
@@ -104,7 +110,12 @@ class ServiceAssembly:
         self.search = SearchAssembly(self.environment)
         self.searches = self.search.searches()
         self.environment = with_catalogue(self.environment, self.searches)
-        self.runner = Address("job_runner", emit=self.environment.emit)
+        emit = self.environment.emit
+        self.runner = Address("job_runner", emit=emit)
+        self.sweeper = Address("reclaim_sweeper", emit=emit)
+        self.maintenance = Address("maintenance", emit=emit)
+        self.notifier = Address("notifier", emit=emit)
+        self.web = Address("web", emit=emit)
         own = {kind: handler.max_attempts for kind, handler in self.handlers.items() if handler.max_attempts}
         self.jobs = Jobs(self.environment, runner=self.runner, wake_up=self.wake_up, max_attempts=own)
         self.apps = Apps(self.environment)
@@ -127,8 +138,9 @@ class ServiceAssembly:
                 handover=self.watching.tracker(),
                 job_runner=self.runner.served_by(self._job_runner),
                 tickers=self.watching.tickers(),
-                reclaim_sweeper=self._served("reclaim_sweeper", self._sweeper),
-                maintenance=self._served("maintenance", self._maintenance),
+                reclaim_sweeper=self.sweeper.served_by(self._sweeper),
+                maintenance=self.maintenance.served_by(self._maintenance),
+                clock_watch=ClockWatch(environment=environment, sleepers=self._sleepers),
                 notifier=self._notifier(bus) if settings.notify.apprise else None,
                 web=self._web(bus, monitor) if settings.web.enabled else None,
             ),
@@ -141,6 +153,7 @@ class ServiceAssembly:
             wake_up=self.wake_up,
             reach=self.jobs,
             lease=self.lease,
+            sweeper=self.sweeper,
         )
 
     def _all_handlers(self) -> dict[str, Handler]:
@@ -150,23 +163,25 @@ class ServiceAssembly:
             own[NOTIFY] = Handler(SendNotifications(self.environment))
         return own | dict(self.handlers)
 
-    def _served(self, name: str, make: Callable[[], Actor[None]]) -> Runnable:
-        return Address[None](name, emit=self.environment.emit).served_by(lambda: self.timetable.recorded(name, make()))
+    def _sleepers(self) -> Sequence[Address[Any]]:
+        own: list[Address[Any]] = [self.runner, self.sweeper, self.maintenance, self.notifier]
+        return [*own, *self.watching.sleepers, *self.search.sleepers]
 
     def _sweeper(self) -> ReclaimSweeper:
-        return ReclaimSweeper(self.environment, lease=self.lease, producer=self.wake_up, tickers=self.watching.wake_ups)
+        sweeper = ReclaimSweeper(self.environment, lease=self.lease, producer=self.wake_up)
+        return self.timetable.recorded("reclaim_sweeper", sweeper)
 
     def _maintenance(self) -> Maintenance:
-        return Maintenance(self.environment)
+        return self.timetable.recorded("maintenance", Maintenance(self.environment))
 
     def _notifier(self, bus: EventBus) -> Runnable:
         settings = self.environment.settings
-        buffer = NoticeBuffer(on=frozenset(settings.notify.on))
+        buffer = NoticeBuffer(on=frozenset(settings.notify.on), notifier=self.notifier)
         bus.listen(buffer)
         make = partial(
             Notifier, self.environment, board=buffer, receivers=tuple(receivers(settings)), producer=self.wake_up
         )
-        return Address[None]("notifier", emit=self.environment.emit).served_by(make)
+        return self.notifier.served_by(make)
 
     def _web(self, bus: EventBus, monitor: ServiceMonitor) -> Runnable:
         from cormorant.web.metrics import Metrics  # noqa: PLC0415 - a service without a server need not load it
@@ -190,7 +205,7 @@ class ServiceAssembly:
             timetable=self.timetable,
             metrics=metrics,
         )
-        return Address[None]("web", emit=self.environment.emit).served_by(lambda: WebServer(parts=parts))
+        return self.web.served_by(lambda: WebServer(parts=parts))
 
 
 def storage_options(settings: Settings) -> StorageOptions:

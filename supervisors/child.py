@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import trio
 from attrs import define, field, frozen
 
 from cormorant.rules.errors import StartFailed, split_crash
-from cormorant.rules.supervision import ChildState, ChildView, Ending, OnExhausted, Restart
+from cormorant.rules.supervision import ChildState, ChildView, Ending, OnExhausted, Place, Restart
 
 GRACE_S = 5.0
 START_TIMEOUT_S = 30.0
@@ -21,8 +21,8 @@ START_TIMEOUT_S = 30.0
 class Runnable(Protocol):
     """What a child runs: it calls `task_status.started()` once it is up, and goes on until it is done.
 
-    It may have two more methods, both plain: `stop()` asks it to end within its grace; `gone()` tells it that it will
-    not be started again.
+    It may have three more methods, all plain: `placed(place)` tells it where in the tree it is; `stop()` asks it to end
+    within its grace; `gone()` tells it that it will not be started again.
     """
 
     def __call__(self, *, task_status: trio.TaskStatus[Any]) -> Awaitable[Any]:
@@ -72,6 +72,15 @@ class ChildSpec:
             raise TypeError(f"{self.name}: stop() must be a plain function that asks and returns at once")
 
 
+def stop_bound_s(children: Iterable[ChildSpec], *, added_s: float = 0.0) -> float:
+    """How long a stop takes at most. Children added later stop together, then the listed ones one after the other.
+
+    `added_s` is the longest grace that a child added later may have.
+    """
+    # Graces have at most a few decimals; 0.1 and 0.2 make 0.3.
+    return round(added_s + sum(spec.grace_s for spec in children), 6)
+
+
 @define(eq=False)
 class Child:
     """One row of a supervisor's table, written only by the supervisor's loop and by the child's own host."""
@@ -109,6 +118,12 @@ class Child:
     def ran_s(self) -> float:
         """How long its last incarnation ran."""
         return self.ended_at - self.launched_at
+
+    def take_place(self, place: Place) -> None:
+        """Let it know where in the tree it is."""
+        placed = getattr(self.spec.run, "placed", None)
+        if placed is not None:
+            placed(place)
 
     def launch(
         self, nursery: trio.Nursery, acknowledge: Callable[[Child], None], ended: Callable[[Child], None]
@@ -161,14 +176,14 @@ class Child:
         return Ending.STOPPED if self.state is ChildState.STOPPING else Ending.RETURNED
 
     def begin_stop(self) -> None:
-        """Ask it to stop if it can be asked, else cancel it. One that is not up yet has nothing to finish."""
+        """Ask it to stop if it can be asked and has a grace, else cancel it. One that is not up has nothing to finish."""
         if self.state is ChildState.STOPPING:  # asked before, by a restart that this stop has interrupted
             return
         stop = getattr(self.spec.run, "stop", None)
         is_up = self.state is ChildState.RUNNING
         self.state = ChildState.STOPPING
         self.stop_began_at = trio.current_time()
-        if stop is None or not is_up:
+        if stop is None or not is_up or not self.spec.grace_s:
             self.scope.cancel()
             return
         self.asked_to_stop = True

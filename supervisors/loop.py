@@ -26,6 +26,7 @@ from cormorant.rules.ports import Chance, Emit
 from cormorant.rules.supervision import (
     ChildState,
     OnExhausted,
+    Place,
     Restart,
     Strategy,
     add_restart,
@@ -274,6 +275,7 @@ class SupervisorLoop:
             command.reply.refuse(StartFailed(known.name, "a child of that name is there already"))
             return
         child = self.table[command.spec.name] = Child(command.spec, dynamic=True)
+        child.take_place(command.place)
         await self._launch(child)
         if self.stop_asked:
             command.reply.refuse(StartFailed(child.name, "its supervisor is stopping"))
@@ -388,10 +390,13 @@ class SupervisorLoop:
         asked = [child for child in children if child.alive]
         for child in asked:
             child.begin_stop()
-        while alive := [child for child in asked if child.alive]:
-            patient = [min(c.cancel_at, self._stop_deadline) for c in alive if not c.scope.cancel_called]
-            if not await self._pump(min(patient, default=math.inf)):
-                self._cancel_late(alive)
+        for child in sorted(asked, key=lambda child: child.cancel_at):
+            while child.alive and not child.scope.cancel_called:
+                if not await self._pump(min(child.cancel_at, self._stop_deadline)):
+                    self._cancel_late([child for child in asked if child.alive])
+        for child in asked:
+            while child.alive:
+                await self._pump()
         for child in asked:
             self._emit_end(child, restart_in_s=None)
             child.state = ChildState.ENDED
@@ -432,6 +437,7 @@ class StartChild:
     """Command: add a child and start it. Answered when it is up."""
 
     spec: ChildSpec
+    place: Place
     reply: Reply[None]
 
 

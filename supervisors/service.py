@@ -11,6 +11,7 @@ import trio
 from attrs import evolve, frozen
 from sqlalchemy import Connection
 
+from actors.actor import StopServing
 from actors.environment import Environment
 from actors.jobs.handler import Handler, Run, as_handlers
 from actors.jobs.new_jobs import JobTerms
@@ -28,7 +29,7 @@ from cormorant.rules.supervision import ChildView
 from cormorant.services.data_folder import prepare_data
 from cormorant.services.event_bus import EventBus, EventStream, ServiceMonitor
 from cormorant.services.jobs import Jobs
-from cormorant.services.searches import Searches, SourceSnapshot
+from cormorant.services.searches import Searches, SourceStatus
 from cormorant.services.watch.feeds import Feeds
 from cormorant.services.watch.prices import Prices
 from cormorant.services.watch.wants import Wants
@@ -58,7 +59,7 @@ class ServiceStatus:
     version: str
     state: ServiceState
     tree: tuple[ChildView, ...]
-    sources: tuple[SourceSnapshot, ...]
+    sources: tuple[SourceStatus, ...]
 
 
 class Service:
@@ -254,6 +255,7 @@ class Service:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._state = ServiceState.STOPPING
+        self._assembly.web.tell_once(StopServing())
         if self._root.failure is None:
             self._bus.emit(ServiceStopping(why=_why(error)))
         try:
@@ -266,6 +268,7 @@ class Service:
             self._bus.close()
 
     def _failing(self, failure: BaseException) -> None:
+        self._assembly.web.tell_once(StopServing())
         self._bus.emit(ServiceStopping(why=f"failed: {failure}"))
 
     def _raise_as_failed(self, ending: BaseException) -> None:

@@ -13,8 +13,8 @@ import trio
 from actors.actor import Reply
 from cormorant.rules.errors import StartFailed, SupervisionError
 from cormorant.rules.ports import Chance, Emit, ignore
-from cormorant.rules.supervision import ChildView, Restart, Strategy
-from supervisors.child import GRACE_S, Child, ChildReport, ChildSpec, Nested, ShutdownReport
+from cormorant.rules.supervision import ChildView, Place, Restart, Strategy
+from supervisors.child import GRACE_S, Child, ChildReport, ChildSpec, Nested, ShutdownReport, stop_bound_s
 from supervisors.loop import Policy, StartChild, StopChild, SupervisorLoop
 
 ROUNDING_S = 1e-6
@@ -25,8 +25,8 @@ class Supervisor(Nested):
     """Starts its children in order, restarts them as OTP would, and stops them in reverse order, whatever happens.
 
     `async with Supervisor([...])` runs it around a body; given to a `ChildSpec` it is a child of another supervisor.
-    Cancellation from outside becomes an ordered stop within `stop_total_s`; left out, that is the sum of the graces,
-    and 5 s for children that are added later.
+    Cancellation from outside becomes an ordered stop within `stop_total_s`; left out, that is the bound that follows from
+    the graces. Children that are added later may have a grace of `added_s`.
     """
 
     def __init__(  # noqa: PLR0913 - all but the children have a default and are named
@@ -38,11 +38,12 @@ class Supervisor(Nested):
         intensity: int = 3,
         period_s: float = 5.0,
         stop_total_s: float | None = None,
+        added_s: float = GRACE_S,
         emit: Emit = ignore,
         chance: Chance | None = None,
     ) -> None:
-        self.graces_s = sum(spec.grace_s for spec in children)
-        self.stop_total_s = self.graces_s + GRACE_S if stop_total_s is None else stop_total_s
+        self.graces_s = stop_bound_s(children)
+        self.stop_total_s = stop_bound_s(children, added_s=added_s) if stop_total_s is None else stop_total_s
         self._policy = Policy(
             name=name,
             strategy=strategy,
@@ -54,6 +55,8 @@ class Supervisor(Nested):
         )
         self._check(children)
         self._table = {spec.name: Child(spec) for spec in children}
+        self._listed = len(self._table)
+        self.placed(Place(self))
         self._loop: SupervisorLoop | None = None
         self._over = trio.Event()
         self._owner = _Owner(self)
@@ -78,6 +81,22 @@ class Supervisor(Nested):
         """Every child with its state, restarts and last crash, in starting order."""
         return tuple(child.view() for child in self._table.values())
 
+    @property
+    def specs(self) -> tuple[ChildSpec, ...]:
+        """Every child as it was given, in starting order."""
+        return tuple(child.spec for child in self._table.values())
+
+    def child(self, name: str) -> ChildView | None:
+        """A child by name."""
+        child = self._table.get(name)
+        return None if child is None else child.view()
+
+    def placed(self, place: Place) -> None:
+        """Take down where in a larger tree it is, and let its children know."""
+        self._place = place
+        for number, child in enumerate(self._table.values()):
+            child.take_place(place.below(number))
+
     async def start_child(self, spec: ChildSpec) -> None:
         """Add a child and wait until it is up. Raises `StartFailed`, and forgets it, when it does not come up."""
         if self.graces_s + spec.grace_s > self.stop_total_s + ROUNDING_S:
@@ -86,7 +105,7 @@ class Supervisor(Nested):
                 f"{spec.name}: grace_s={spec.grace_s:g} is more than the {room_s:g} s left of stop_total_s"
             )
         reply: Reply[None] = Reply()
-        self._running(spec.name).command(StartChild(spec, reply))
+        self._running(spec.name).command(StartChild(spec, self._place.below(self._listed), reply))
         await reply.wait()
 
     async def stop_child(self, name: str) -> ChildReport:

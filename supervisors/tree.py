@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 from actors.environment import Environment
 from actors.notifier import LAST_S
+from cormorant.rules.errors import SettingsError
+from cormorant.rules.settings.settings import Settings
 from cormorant.rules.supervision import Strategy
-from supervisors.child import ChildSpec, Runnable
+from cormorant.rules.units import format_duration
+from supervisors.child import ChildSpec, Runnable, stop_bound_s
 from supervisors.supervisor import Supervisor
 
 SPARE_S = 2.5
@@ -31,6 +36,7 @@ class TreeChildren:
     tickers: Supervisor
     reclaim_sweeper: Runnable
     maintenance: Runnable
+    clock_watch: Runnable
     notifier: Runnable | None
     """None: no notification is sent."""
     web: Runnable | None
@@ -45,24 +51,27 @@ def tree(environment: Environment, children: TreeChildren) -> Supervisor:
         [
             ChildSpec("reclaim_sweeper", children.reclaim_sweeper, grace_s=0.7),
             ChildSpec("maintenance", children.maintenance, grace_s=0.7),
+            ChildSpec("clock_watch", children.clock_watch, grace_s=0.0),
         ],
         name="sweepers",
-        stop_total_s=1.4,
+        added_s=0.0,
         emit=emit,
         chance=chance,
     )
+    specs = [
+        ChildSpec("storage", children.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
+        # All others may emit events that become notices until they have stopped.
+        *([] if notifier is None else [ChildSpec("notifier", notifier, grace_s=LAST_S + 0.2)]),
+        ChildSpec("search", children.search),
+        ChildSpec("handover", children.handover, grace_s=0.5),
+        ChildSpec("jobs", children.job_runner, grace_s=settings.jobs.grace_s + SPARE_S),
+        ChildSpec("tickers", children.tickers),
+        ChildSpec("sweepers", sweepers),
+        *([] if web is None else [ChildSpec("web", web, grace_s=WEB_GRACE_S)]),
+    ]
+    _check_stop(settings, specs)
     return Supervisor(
-        [
-            ChildSpec("storage", children.storage, grace_s=5.0, start_timeout_s=MIGRATION_S),
-            # All others may emit events that become notices until they have stopped.
-            *([] if notifier is None else [ChildSpec("notifier", notifier, grace_s=LAST_S + 0.2)]),
-            ChildSpec("search", children.search),
-            ChildSpec("handover", children.handover, grace_s=0.5),
-            ChildSpec("jobs", children.job_runner, grace_s=settings.jobs.grace_s + SPARE_S),
-            ChildSpec("tickers", children.tickers),
-            ChildSpec("sweepers", sweepers),
-            *([] if web is None else [ChildSpec("web", web, grace_s=WEB_GRACE_S)]),
-        ],
+        specs,
         name="root",
         strategy=Strategy.ONE_FOR_ONE,  # addresses survive a restart, so a crash of one need not end the others
         intensity=3,
@@ -71,3 +80,15 @@ def tree(environment: Environment, children: TreeChildren) -> Supervisor:
         emit=emit,
         chance=chance,
     )
+
+
+def _check_stop(settings: Settings, specs: Sequence[ChildSpec]) -> None:
+    """Refuse settings by which a stop would be cut short."""
+    bound_s, total_s = stop_bound_s(specs), settings.service.stop_total_s
+    if total_s < bound_s:
+        parts = ", ".join(f"{spec.name} {format_duration(spec.grace_s)}" for spec in specs)
+        problem = (
+            f"service.stop_total: {format_duration(total_s)} is less than the parts of the service may take to stop ({parts}); "
+            f"allowed: at least {format_duration(bound_s)}; a shorter jobs.grace or watchlist.shutdown_grace lowers it"
+        )
+        raise SettingsError([problem])

@@ -7,21 +7,19 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
-from actors.actor import Address
+from actors.actor import Address, Recheck
 from actors.environment import Environment
 from actors.jobs.handler import Handler
 from actors.jobs.working_set import JobWakeUp, OwnerLease
-from actors.periodic import WakeUp
 from actors.watch.due_enqueuer import PriceTicker, SavedSearchTicker
 from actors.watch.feed_checker import FeedChecker
-from actors.watch.feed_ticker import LOOK_S, CheckNow, FeedTicker
+from actors.watch.feed_ticker import CheckNow, FeedTicker
 from actors.watch.handover_tracker import ConfiguredTarget, HandoverTracker
 from actors.watch.watch_jobs import handover_job
 from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
-from actors.watch.watchlist_ticker import WatchlistTicker
+from actors.watch.watchlist_ticker import TickNow, WatchlistTicker
 from cormorant.rules.settings.watch import profile_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.prices import COLLECT
@@ -58,8 +56,10 @@ class WatchAssembly:
     producer: JobWakeUp
     lease: OwnerLease
     timetable: Timetable
-    artists_wake_up: WakeUp = field(init=False, factory=WakeUp)
-    handovers_wake_up: WakeUp = field(init=False, factory=WakeUp)
+    handover: Address[Recheck] = field(init=False)
+    watchlist: Address[TickNow | Recheck] = field(init=False)
+    saved_searches: Address[Recheck] = field(init=False)
+    price: Address[Recheck] = field(init=False)
     targets: Mapping[str, ConfiguredTarget] = field(init=False)
     chooser: CandidateChoice = field(init=False)
     artists: Artists = field(init=False)
@@ -69,7 +69,11 @@ class WatchAssembly:
     prices: Prices = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        environment = self.environment
+        environment, emit = self.environment, self.environment.emit
+        self.handover = Address("handover", emit=emit)
+        self.watchlist = Address("watchlist_ticker", emit=emit)
+        self.saved_searches = Address("saved_search_ticker", emit=emit)
+        self.price = Address("price_ticker", emit=emit)
         self.targets = configured_targets(environment)
         self.chooser = CandidateChoice(
             profiles={name: profile_of(said) for name, said in environment.settings.profiles.items()},
@@ -77,13 +81,13 @@ class WatchAssembly:
             is_live=environment.settings.mode == "live",
             make_handover=partial(handover_job, environment),
         )
-        self.artists = Artists(environment, targets=self.targets.keys())
-        self.saved = SavedSearches(environment, targets=self.targets.keys(), wake_up=self.producer)
-        self.wants = Wants(environment, chooser=self.chooser, places=self.targets, producer=self.producer)
+        self.artists = Artists(environment, targets=self.targets.keys(), ticker=self.watchlist)
+        self.saved = SavedSearches(environment, targets=self.targets.keys())
+        self.wants = Wants(environment, chooser=self.chooser, places=self.targets)
         self.feed_branch = FeedAssembly(
             environment, chooser=self.chooser, producer=self.producer, lease=self.lease, timetable=self.timetable
         )
-        self.prices = Prices(environment, wake_up=self.producer)
+        self.prices = Prices(environment)
 
     @property
     def feeds(self) -> Feeds:
@@ -91,9 +95,9 @@ class WatchAssembly:
         return self.feed_branch.feeds
 
     @property
-    def wake_ups(self) -> list[WakeUp]:
-        """Those of the actors that claim rows."""
-        return [self.feed_branch.wake_up, self.artists_wake_up, self.handovers_wake_up]
+    def sleepers(self) -> list[Address[Any]]:
+        """The actors that sleep until something is due."""
+        return [self.handover, self.watchlist, self.feed_branch.ticker, self.saved_searches, self.price]
 
     @property
     def kinds(self) -> list[WatchService[Any]]:
@@ -124,36 +128,36 @@ class WatchAssembly:
             chooser=self.chooser,
             producer=self.producer,
             lease=self.lease,
-            wake_up=self.handovers_wake_up,
         )
-        return Address[None]("handover", emit=self.environment.emit).served_by(make)
+        return self.handover.served_by(make)
 
     def tickers(self) -> Supervisor:
         """The actors that find due watches."""
-        emit = self.environment.emit
-        watchlist = Address[None]("watchlist_ticker", emit=emit).served_by(self._watchlist)
-        saved = _IdleChild(Address[None]("saved_search_ticker", emit=emit).served_by(self._saved))
-        prices = _IdleChild(Address[None]("price_ticker", emit=emit).served_by(self._prices))
+        saved, prices = self.saved_searches.served_by(self._saved), self.price.served_by(self._prices)
         grace_s = self.environment.settings.watchlist.shutdown_grace_s + SPARE_S
         return Supervisor(
             [
-                ChildSpec("watchlist_ticker", watchlist, grace_s=grace_s),
+                ChildSpec("watchlist_ticker", self.watchlist.served_by(self._watchlist), grace_s=grace_s),
                 ChildSpec("subscription_ticker", self.feed_branch.served(), grace_s=SPARE_S),
+                # Cancellation leaves nothing half done in these two.
                 ChildSpec("saved_search_ticker", saved, grace_s=0.0),
                 ChildSpec("price_ticker", prices, grace_s=0.0),
             ],
             name="tickers",
-            stop_total_s=grace_s + 2 * SPARE_S,
-            emit=emit,
+            added_s=0.0,
+            emit=self.environment.emit,
             chance=self.environment.chance,
         )
 
     def _watchlist(self) -> WatchlistTicker:
         environment = self.environment
         own = DatabaseArtistStore(environment, producer=self.producer, lease=self.lease)
-        store = environment.clients.watchlist or own
-        walks = DatabaseProgressStore(environment)
-        ticker = WatchlistTicker(environment, lease=self.lease, wake_up=self.artists_wake_up, store=store, walks=walks)
+        ticker = WatchlistTicker(
+            environment,
+            lease=self.lease,
+            store=environment.clients.watchlist or own,
+            walks=DatabaseProgressStore(environment),
+        )
         return self.timetable.recorded("watchlist_ticker", ticker)
 
     def _saved(self) -> SavedSearchTicker:
@@ -175,28 +179,24 @@ class FeedAssembly:
     producer: JobWakeUp
     lease: OwnerLease
     timetable: Timetable = field(factory=Timetable)
-    look_s: float = LOOK_S
     feeds: Feeds = field(init=False)
-    _address: Address[CheckNow] = field(init=False)
+    ticker: Address[CheckNow | Recheck] = field(init=False)
     _statistics: CheckStatistics = field(init=False, factory=CheckStatistics)
     _running: dict[int, datetime] = field(init=False, factory=dict)
-    wake_up: WakeUp = field(init=False, factory=WakeUp)
-    """Set when feeds may be due."""
 
     def __attrs_post_init__(self) -> None:
-        self._address = Address("subscription_ticker", emit=self.environment.emit)
+        self.ticker = Address("subscription_ticker", emit=self.environment.emit)
         self.feeds = Feeds(
             self.environment,
-            ticker=self._address,
+            ticker=self.ticker,
             statistics=self._statistics,
             running=self._running,
-            wake_up=self.wake_up,
             targets=self.chooser.takes.keys(),
         )
 
     def served(self) -> Runnable:
         """The child of the tree."""
-        return self._address.served_by(self._make)
+        return self.ticker.served_by(self._make)
 
     def _make(self) -> FeedTicker:
         checker = FeedChecker(
@@ -210,21 +210,6 @@ class FeedAssembly:
             self.environment,
             checker=checker,
             configured=self.feeds.from_settings(),
-            wake_up=self.wake_up,
             lease=self.lease,
-            interval_s=self.look_s,
         )
         return self.timetable.recorded("subscription_ticker", ticker)
-
-
-@frozen
-class _IdleChild:
-    """It has no `stop`: cancellation leaves nothing half done and is not reported as forced."""
-
-    served: Runnable
-
-    async def __call__(self, *, task_status: trio.TaskStatus[object]) -> None:
-        await self.served(task_status=task_status)
-
-    def gone(self) -> None:
-        self.served.gone()  # type: ignore[attr-defined]  # an address that is served has it

@@ -96,6 +96,7 @@ DOMAIN_OF: Final = {
             "cormorant.services.notifications",
             "cormorant.services.source_clients",
             "storage.overview",
+            "storage.pruning",
         ),
         "everything",
     ),

@@ -16,7 +16,6 @@ from typing import Any, Final
 import httpx2
 import trio
 from attrs import define, field, frozen
-from trio.testing import wait_all_tasks_blocked
 
 from actors import SystemClock
 from cormorant.playground import Habits, Indexer, PlayedCatalogue, open_playground
@@ -36,6 +35,8 @@ PRODUCT: Final = ("actors/", "cormorant/", "storage/", "supervisors/")
 AROUND: Final = ("cormorant/playground/", "cormorant/testing.py")
 """The indexer and the recorder of this test; without threads, because those that run already cannot be traced."""
 KEY: Final = "key-of-an-app-in-a-test"
+SETTLED_S: Final = 5.0
+"""What a start does is done by then."""
 
 
 @frozen(order=True)
@@ -119,7 +120,7 @@ async def one_search() -> Trace:
             ):
                 url = f"{events.of(WebListening)[-1].address.rstrip('/')}/gate/attic/api"
                 await _ask(url, t="caps")  # the caps of a source are asked for once
-                await wait_all_tasks_blocked(0.1)  # what a start does is done
+                await trio.sleep(SETTLED_S)
                 with traced() as trace:
                     answer = await _ask(url, t="search", q="cold ferry")
     assert "<item>" in answer.text

@@ -20,16 +20,16 @@ FUNCTIONS_MAX = 10
 FUNCTIONS = {
     "actors.actor ServedActor.make": "makes the next incarnation of an actor",
     "actors.actor Reply.on_settled": "lets the address know that nobody waits any more",
-    "actors.search.search Ticket.on_left": "tells the source's queue that a search has left",
-    "actors.search.search Search.told": "counts the outcome of a ticket, and calls the caller back",
-    "actors.search.search Search.done": "ends the stream of callbacks",
+    "actors.actor ServedActor.on_gone": "ends what belongs to an address whose actor is gone for good",
+    "actors.periodic ClockWatch.sleepers": "the actors that sleep, of which some come and go",
+    "actors.search.search Ticket.on_left": "tells the limiter that a caller has left",
     "actors.search.source_reconciler SourceReconciler.start": "an actor does not know the supervisor of the limiters",
     "actors.search.source_reconciler SourceReconciler.stop": "as above",
     "cormorant.services.event_bus ServiceMonitor.is_ready": "the web does not know the supervisors",
     "cormorant.services.event_bus ServiceMonitor.children": "as above",
     "supervisors.child _Status.acknowledge": "a child acknowledges its start to the loop",
 }
-NOT_COUNTED = {"emit", "offload", "listeners", "handlers", "run", "execute", "on_complete", "on_job_done"}
+NOT_COUNTED = {"emit", "offload", "listeners", "handlers", "run", "execute", "function", "on_complete", "on_job_done"}
 """Ambient functions, handlers of jobs, and callbacks of callers."""
 PROTOCOLS_MAX = 10
 PROTOCOLS = {
@@ -38,7 +38,7 @@ PROTOCOLS = {
     "cormorant.playground.http StandInSite": "each stand-in of a playground, and those of programs",
     "cormorant.rules.search.source_queue QueueTicket": "rules do not know actors",
     "storage.engine.calls CallSession": "SQLite, and PostgreSQL",
-    "storage.engine.change_listener ChangeListener": "SQLite, and PostgreSQL",
+    "storage.engine.change_listener ChangeConnection": "SQLite, and PostgreSQL",
     "storage.engine.schema Migration": "a module for each step",
     "supervisors.child Runnable": "actors, supervisors, and functions of programs",
 }

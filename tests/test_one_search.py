@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from trio.testing import MockClock
 
 from tests.one_search import Trace, files_by_layer, one_search
 
@@ -32,7 +33,7 @@ def listed() -> set[str]:
 
 
 @pytest.mark.slow("a whole service with an indexer on loopback")
-async def test_a_search_executes_the_files_that_the_page_lists() -> None:
+async def test_a_search_executes_the_files_that_the_page_lists(socket_clock: MockClock) -> None:
     trace = await one_search()
 
     assert trace.files | SOMETIMES == listed(), files_by_layer(trace.files)

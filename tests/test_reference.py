@@ -19,6 +19,7 @@ from cormorant.rules.jobs.states import JobState, Verb
 from cormorant.rules.settings.keys import known_settings
 from cormorant.rules.settings.settings import Settings
 from cormorant.rules.watch.wants import WantState
+from tests.architecture import BEGIN, END, PAGE, generated, with_generated
 from tests.bounds import WAIT_S
 
 ROOT = Path(__file__).parents[1]
@@ -115,6 +116,15 @@ def test_the_page_of_jobs_explains_every_setting_with_its_default() -> None:
     assert ours.pop("queue.priorities") == "{ high = 0, normal = 5, low = 10 }"
     assert rows.pop("queue.priorities") == "high 0, normal 5, low 10"
     assert {key: rows.get(key) for key in ours} == ours
+
+
+@pytest.mark.slow("runs a service to see its tree")
+def test_the_page_of_the_architecture_has_the_tree_and_the_messages_of_the_code() -> None:
+    page = PAGE.read_text()
+
+    assert page == with_generated(page, generated()), "run: python -m tests.architecture"
+    assert (page.count(BEGIN), page.count(END)) == (1, 1)
+    assert "no module" not in generated(), "a message that no module sends"
 
 
 @pytest.mark.slow("starts Python once for each")

@@ -149,7 +149,7 @@ def test_everything_wrong_is_told_at_once_each_with_place_value_and_what_is_allo
         "config.toml: level: there is no such setting; did you mean log.level?",
         'config.toml: log.format: "xml" is not one of the choices; allowed: logfmt, json',
         "config.toml: log.ring: true is not a whole number; allowed: 1 to 1000000",
-        "config.toml: service.stop_total: 1h is out of range; allowed: 23s to 15m",
+        "config.toml: service.stop_total: 1h is out of range; allowed: 1s to 15m",
         "config.toml: service.worker_id: 5 is not text; put it in quotes",
         "config.toml: storage.connections: 0 is out of range; allowed: 1 to 100",
         "config.toml: storage.statement_timeout: 10 is not a duration; " + UNITS + "; allowed: 100ms to 10m",
@@ -254,7 +254,7 @@ def test_what_is_no_address_of_a_database_is_refused_without_being_shown(tmp_pat
 def test_settings_that_do_not_go_together_are_told_with_all_else_that_is_wrong(tmp_path: Path) -> None:
     file = write(
         tmp_path,
-        '[service]\nstop_total = "24s"\n[jobs]\nlock_timeout = "39.9s"\nconcurrency = 0\n',
+        '[jobs]\nlock_timeout = "39.9s"\nconcurrency = 0\n',
     )
 
     problems = problems_of(file, {"CORMORANT_LOG__RING": "0"})
@@ -262,10 +262,6 @@ def test_settings_that_do_not_go_together_are_told_with_all_else_that_is_wrong(t
     assert problems == [
         "config.toml: jobs.concurrency: 0 is out of range; allowed: 1 to 1000",
         "CORMORANT_LOG__RING: 0 is out of range; allowed: 1 to 1000000",
-        (
-            "config.toml: service.stop_total: 24s is less than jobs.grace (5s), watchlist.shutdown_grace (2s) "
-            "and 23s for all else; allowed: at least 30s"
-        ),
         (
             "config.toml: jobs.lock_timeout: 39.9s is less than 2 times jobs.heartbeat (20s), so that a process that "
             "lives would count as dead; allowed: at least 40s"
@@ -292,25 +288,25 @@ def test_a_time_out_of_searches_through_slskd_outside_its_range_is_refused(tmp_p
 
 
 def test_settings_that_just_go_together_are_accepted(tmp_path: Path) -> None:
-    text = '[service]\nstop_total = "25.3s"\n[jobs]\ngrace = "0.3s"\nlock_timeout = "40s"'
+    text = '[jobs]\nheartbeat = "20.3s"\nlock_timeout = "40.6s"'
 
-    assert load_settings(write(tmp_path, text), NONE).service.stop_total_s == 25.3
+    assert load_settings(write(tmp_path, text), NONE).jobs.lock_timeout_s == 40.6
 
 
 def test_the_environment_may_end_a_conflict_in_the_file_or_make_one(tmp_path: Path) -> None:
-    file = write(tmp_path, '[service]\nstop_total = "24s"')
+    file = write(tmp_path, '[jobs]\nlock_timeout = "24s"')
 
-    settled = load_settings(file, {"CORMORANT_JOBS__GRACE": "0s", "WATCHLIST_SHUTDOWN_GRACE_MS": "1000"})
-    problems = problems_of(write(tmp_path, ""), {"CORMORANT_SERVICE__STOP_TOTAL": "24s"})
+    settled = load_settings(file, {"CORMORANT_JOBS__HEARTBEAT": "12s"})
+    problems = problems_of(write(tmp_path, ""), {"CORMORANT_JOBS__LOCK_TIMEOUT": "24s"})
 
-    assert settled.service.stop_total_s == 24.0
-    assert problems[0].startswith("CORMORANT_SERVICE__STOP_TOTAL: 24s is less than jobs.grace (5s)")
+    assert settled.jobs.lock_timeout_s == 24.0
+    assert problems[0].startswith("CORMORANT_JOBS__LOCK_TIMEOUT: 24s is less than 2 times jobs.heartbeat (20s)")
 
 
 def test_a_conflict_with_a_setting_that_is_itself_wrong_is_not_told(tmp_path: Path) -> None:
-    file = write(tmp_path, '[service]\nstop_total = "24s"\n[jobs]\ngrace = "2"')
+    file = write(tmp_path, '[jobs]\nlock_timeout = "24s"\nheartbeat = "20"')
 
-    assert [problem.split(": ")[1] for problem in problems_of(file)] == ["jobs.grace"]
+    assert [problem.split(": ")[1] for problem in problems_of(file)] == ["jobs.heartbeat"]
 
 
 def test_a_secret_comes_from_text_a_variable_or_a_file(tmp_path: Path) -> None:

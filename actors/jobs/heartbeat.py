@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 
 import trio
 from attrs import define, field
 
+from actors.actor import Address, Recheck
 from actors.environment import Environment
 from actors.jobs.producer import Producer
 from actors.jobs.working_set import LOST, UNCONFIRMED, OwnerLease, is_claimed
@@ -26,11 +28,15 @@ LOOK_S = 0.05
 
 @define(eq=False, kw_only=True)
 class Heartbeat:
-    """Registers this process, beats, and stops its handlers when the lease is in doubt."""
+    """Registers this process, beats, and stops its handlers when the lease is in doubt.
+
+    A database in memory has one owner: nobody could take its lease, and it does not beat.
+    """
 
     environment: Environment = field(kw_only=False)
     lease: OwnerLease
     producer: Producer
+    sweeper: Address[Recheck]
 
     @property
     def _name(self) -> str:
@@ -38,6 +44,8 @@ class Heartbeat:
 
     @property
     def _unconfirmed_s(self) -> float:
+        if not self.environment.database.is_shared:
+            return math.inf
         return self.environment.settings.jobs.lock_timeout_s * UNCONFIRMED_SHARE
 
     async def run(self) -> None:
@@ -86,6 +94,8 @@ class Heartbeat:
         await database.with_locks(WorkerLocks.hold, self.lease.owner)
 
     async def _beat_until_lost(self) -> None:
+        if not self.environment.database.is_shared:
+            await trio.sleep_forever()
         while True:
             await trio.sleep_until(self.lease.confirmed_at + self.environment.settings.jobs.heartbeat_s)
             seen_at = await self._beat()
@@ -93,7 +103,8 @@ class Heartbeat:
                 self._on_lease_lost()
                 return
             self._confirm(seen_at)
-            self.producer.check()
+            if self.producer.working_set.claims():
+                self.producer.check()
 
     async def _beat(self) -> float | None:
         """When the database saw us alive, however long it takes to reach it; None when we were declared dead."""
@@ -112,8 +123,11 @@ class Heartbeat:
 
     def _confirm(self, at: float) -> None:
         """The database has seen us alive at a time: when we asked, not when the answer came."""
+        was_held = self.lease.is_held
         self.lease.confirm(at, doubtful_after_s=self._unconfirmed_s)
-        self.producer.wake_up.set()
+        if not was_held:
+            self.producer.wake_up.set()
+            self.sweeper.tell_once(Recheck())
 
     def _on_beat_missed(self) -> None:
         """Others may be taking our jobs: stop working on them, before they start."""

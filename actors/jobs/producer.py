@@ -36,7 +36,7 @@ RETRY_S = 1.0
 ENOUGH = 32
 """So many endings, or those of half of the workers, are worth a transaction of their own while another is under way."""
 CHECK_S = 1.0
-"""At most so often it is checked what is ours because others write: on SQLite one hears of every write of theirs."""
+"""At most so often it is checked what is ours because others have announced a change of jobs."""
 
 
 @define(eq=False, kw_only=True)
@@ -141,7 +141,7 @@ class Producer:
             return
         if trio.current_time() >= look_at:
             self.wake_up.has_capacity = True
-            self._look_at = trio.current_time() + self.environment.settings.jobs.poll_s
+            self._look_at = math.inf
 
     async def _run_batch(self) -> None:
         """Let go of what is done and claim what there is room for, in one transaction."""
@@ -218,10 +218,11 @@ class Producer:
             self._look_at = due if self._look_at == look_at else min(due, self._look_at)
 
     def _until(self, next_due: datetime | None) -> float:
-        """Seconds until the next look. Never longer than the poll: other processes, and clocks that jump."""
-        if next_due is None:
-            return self.environment.settings.jobs.poll_s
-        return min(self.environment.settings.jobs.poll_s, max(0.0, (next_due - self.environment.now()).total_seconds()))
+        """Seconds until the next look: when a job is due, or after the poll where a notification may get lost."""
+        poll_s = self.environment.settings.jobs.poll_s if self.environment.database.may_miss_changes else math.inf
+        return (
+            poll_s if next_due is None else min(poll_s, max(0.0, (next_due - self.environment.now()).total_seconds()))
+        )
 
     async def _reconcile(self) -> None:
         """See to it that the database and we agree: after a COMMIT in doubt, and at every heartbeat."""

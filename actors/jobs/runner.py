@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import trio
 from attrs import define, field, frozen
 
-from actors.actor import Actor, Reply
+from actors.actor import Actor, Address, Recheck, Reply
 from actors.environment import Environment
 from actors.jobs.handler import Handler, JobServices
 from actors.jobs.heartbeat import Heartbeat
@@ -27,6 +28,7 @@ from actors.jobs.working_set import (
 from cormorant.rules.errors import JobError
 from cormorant.rules.jobs.error_log import describe_error
 from cormorant.rules.jobs.events import EphemeralWorkDropped, JobFailed
+from storage import pauses
 from storage.engine.file_locks import WorkerLocks
 from storage.jobs.sql import CHANNEL
 
@@ -57,7 +59,7 @@ class SetClaiming:
     is_on: bool
 
 
-RunnerMessage = CancelHandler | RunEphemeral | SetClaiming
+RunnerMessage = CancelHandler | RunEphemeral | SetClaiming | Recheck
 
 
 @define(eq=False, kw_only=True)
@@ -69,6 +71,8 @@ class JobRunner(Actor[RunnerMessage]):
     wake_up: JobWakeUp
     reach: JobServices
     lease: OwnerLease
+    sweeper: Address[Recheck]
+    """It begins to sweep when this process is registered."""
     working_set: WorkingSet = field(init=False)
     producer: Producer = field(init=False)
     _producer_left: trio.Event = field(init=False, factory=trio.Event)
@@ -91,9 +95,13 @@ class JobRunner(Actor[RunnerMessage]):
             wake_up=self.wake_up,
             kinds=tuple(self.handlers),
         )
+        heartbeat = Heartbeat(self.environment, lease=self.lease, producer=self.producer, sweeper=self.sweeper)
         self.nursery.start_soon(self._run_producer)
-        self.nursery.start_soon(Heartbeat(self.environment, lease=self.lease, producer=self.producer).run)
-        self.nursery.start_soon(self.environment.database.listen, CHANNEL, self.producer.on_change)
+        self.nursery.start_soon(heartbeat.run)
+        listen = self.environment.database.listen
+        self.nursery.start_soon(listen, CHANNEL, self.wake_up.set)
+        for channel in (CHANNEL, pauses.CHANNEL):
+            self.nursery.start_soon(partial(listen, channel, self.producer.on_change, own=False))
         for _ in range(options.jobs.concurrency):
             self.nursery.start_soon(self._employ)
 
@@ -105,6 +113,8 @@ class JobRunner(Actor[RunnerMessage]):
                 self.wake_up.set()  # there may be room for another one
             case RunEphemeral():
                 self._queue_ephemeral(message)
+            case Recheck():
+                self.wake_up.set()
             case SetClaiming(is_on=is_on):
                 self.producer.may_claim = is_on
                 self.producer.check()  # a look that is under way may have seen how it was before

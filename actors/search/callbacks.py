@@ -16,15 +16,12 @@ from cormorant.rules.search.events import CallbackFailed
 from cormorant.rules.search.outcomes import Outcome
 
 CALLBACK_S = 30.0
-"""How long one callback may take."""
+"""How long one callback may take, so that one that hangs does not delay the end of its search for ever."""
 
 OnComplete = Callable[..., Any]
 """`on_complete(job_id, source, results, coverage, error)`, plain or async; once for each source."""
 OnJobDone = Callable[[int], Any]
 """`on_job_done(job_id)`, plain or async; once, after all of them."""
-
-CALLBACK_S = 30.0
-"""How long one callback may take: whoever hangs must not keep the end of its search from being told."""
 
 
 @frozen(kw_only=True)

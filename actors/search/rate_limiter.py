@@ -7,9 +7,10 @@ from contextlib import suppress
 from datetime import datetime
 
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
+from trio_util import AsyncValue
 
-from actors.actor import Actor
+from actors.actor import Actor, Recheck, Reply
 from actors.environment import Environment
 from actors.search.request_execution import (
     execute,
@@ -20,31 +21,89 @@ from actors.search.request_execution import (
     result_of,
     started,
 )
+from actors.search.search import AppLane, Ticket
 from actors.search.source_requests import PendingRequest, SourceRequests
 from actors.search.waiting import OpeningTimes, SlotWaiters, WaitExpiry, Wanted
-from cormorant.rules.errors import ActorCrashed, CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import ActorCrashed, ActorError, ActorGone, CommitUnknown, StorageUnavailable
 from cormorant.rules.search.events import SourceStopped
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
+from cormorant.rules.search.reasons import Reason
 from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
-from storage.search import source_states
+from storage.search import answers, source_states
 from storage.search.requests import CachedAnswer, EndedRequest, RequestResult, record_result, reserve_now
 from storage.search.source_states import KnownState
+from storage.search.sources import SourceRecord
 
 RETRY_S = 1.0
 RECORD_S = 5.0
 """How long the end of a request may take to be recorded when the service stops around it."""
 RESERVE_S = 5.0
-"""How long a reservation may take. Longer, and the request waits in line again, where its own wait can end."""
+"""How long a reservation may take. After that the request waits in its queue again, where its own wait can end."""
 LOOK_S = 2.0
-"""How often is looked whether another process has ended its request, which does not tell us."""
-
+"""Interval between two reads of a source that another process keeps busy: the end of its request is not announced."""
 WAIT_S_MAX = 60.0
-"""At least so often is looked while something waits: a clock that jumps must neither flood nor stall."""
-
+"""Longest sleep while a request waits: a clock that jumps must neither flood a source nor stall it."""
 
 NOT_SENT = RequestResult(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
+
+
+@frozen(kw_only=True)
+class Admit:
+    """Command: take in tickets, in the dispatcher's order."""
+
+    tickets: tuple[Ticket, ...]
+
+    def lost(self, error: ActorError) -> None:
+        """The limiter crashed while it read them, or is gone: they end."""
+        status = OutcomeStatus.SHUT_DOWN if isinstance(error, ActorGone) else OutcomeStatus.FAILED
+        for ticket in self.tickets:
+            ticket.mark_read()
+            ticket.end(status, None if status is OutcomeStatus.SHUT_DOWN else error)
+
+
+@frozen(kw_only=True)
+class Withdraw:
+    """Fact: the caller of a ticket that the limiter has read has left. The ticket has its outcome."""
+
+    ticket: Ticket
+
+    def lost(self, error: ActorError) -> None:
+        """Without a limiter, nothing is made for the ticket."""
+
+
+@frozen(kw_only=True)
+class SourceChanged:
+    """Fact: the settings or the state of the source have changed. Answered once readers see the change."""
+
+    record: SourceRecord | None = None
+    """From the reconciler, which read it."""
+    known: KnownState | None = None
+    """From the program, which wrote it. It is ignored if the limiter has a newer version."""
+    reply: Reply[None] | None = None
+
+    def lost(self, error: ActorError) -> None:
+        """The limiter that is started next reads the source."""
+
+
+@frozen
+class TaskEnded:
+    """Fact: a task of the limiter has ended, so that another request may go. Coalesced."""
+
+    def lost(self, error: ActorError) -> None:
+        """The limiter that is started next decides anew."""
+
+
+@frozen(kw_only=True)
+class Close:
+    """Command: end what waits, and what runs after the grace. Answered when nothing runs."""
+
+    grace_s: float
+    reply: Reply[None]
+
+
+LimiterMessage = Admit | Withdraw | SourceChanged | Recheck | TaskEnded | Close
 
 
 def _wanted(best: tuple[Priority, PendingRequest]) -> Wanted:
@@ -53,14 +112,16 @@ def _wanted(best: tuple[Priority, PendingRequest]) -> Wanted:
 
 
 @define(eq=False, kw_only=True)
-class RateLimiter(Actor[None]):
-    """Looks at its queue whenever something changes, and starts a worker when the best ticket may go."""
+class RateLimiter(Actor[LimiterMessage]):
+    """Decides after every message and at every opening, and starts the request that is the best by then."""
 
     environment: Environment = field(kw_only=False)
     requests: SourceRequests
     slots: SlotWaiters
-    _workers: int = field(init=False, default=0)
+    _workers: AsyncValue[int] = field(init=False, factory=lambda: AsyncValue(0))
+    """How many tasks make a request, or wait for a slot to make one."""
     _is_bidding: bool = field(init=False, default=False)
+    _is_reading: bool = field(init=False, default=False)
     _known_since: float = field(init=False, default=0.0)
     _openings: OpeningTimes = field(init=False)
     _waits: WaitExpiry = field(init=False)
@@ -70,9 +131,21 @@ class RateLimiter(Actor[None]):
         self._waits = WaitExpiry(self.environment, self.requests, self._openings)
 
     async def begin(self) -> None:
-        """Begin. Nobody waits for the database: tickets do, until the state is known."""
-        self.requests.open()
-        self.nursery.start_soon(self._serve)
+        """Begin with a read of the source. Tickets wait until its state is known."""
+        self.requests.is_closing, self.requests.gone_because = False, ""
+        self.requests.is_stale = True
+        self.requests.publish()
+        self.wake_at = trio.current_time()
+
+    async def handle(self, message: LimiterMessage) -> None:
+        """Apply a message and all that are unread, then decide."""
+        self._apply(message)
+        self._turn()
+
+    async def wake(self) -> None:
+        """Decide at an opening, or at the end of a wait."""
+        self._openings.forget()  # they hold for the clock as it was
+        self._turn()
 
     @property
     def _limits(self) -> SourceLimits:
@@ -83,68 +156,94 @@ class RateLimiter(Actor[None]):
         assert self.requests.known is not None
         return self.requests.known
 
-    async def _serve(self) -> None:
-        await self._refresh()
-        while True:
-            if self.requests.is_stale:
-                await self._refresh()
-            now = self.environment.now()
+    # Messages
+
+    def _drain(self) -> bool:
+        """Apply all unread messages. Whether there was one.
+
+        Invariant: it precedes every decision, so that none is made on an older state than the callers have caused.
+        """
+        is_any = False
+        while (message := self.address.take_nowait()) is not None:
+            self._apply(message)
+            is_any = True
+        self.requests.publish()
+        return is_any
+
+    def _drain_in_task(self) -> None:
+        """As `_drain`, for a task: what it has read is decided in the next turn."""
+        if self._drain():
+            self._decide_soon()
+
+    def _decide_soon(self) -> None:
+        self.address.tell_once(TaskEnded())
+
+    def _apply(self, message: LimiterMessage) -> None:
+        match message:
+            case Admit(tickets=tickets):
+                for ticket in tickets:
+                    self._admit(ticket)
+            case Withdraw(ticket=ticket):
+                self.requests.withdraw(ticket)
+            case SourceChanged():
+                self._adopt(message)
+            case Recheck():
+                self._openings.forget()
+                self.requests.is_stale = True
+            case Close():
+                self.requests.close()
+                message.reply.defer()
+                self.nursery.start_soon(self._close, message)
+            case TaskEnded():
+                pass
+
+    def _admit(self, ticket: Ticket) -> None:
+        ticket.mark_read()
+        if ticket.is_live:
+            ticket.on_left = self._left
+            self.requests.admit(ticket)
+
+    def _left(self, ticket: Ticket) -> None:
+        with suppress(ActorGone):
+            self.address.tell_nowait(Withdraw(ticket=ticket))
+
+    def _adopt(self, message: SourceChanged) -> None:
+        if message.record is not None:
+            self.requests.record = message.record
+            self.requests.is_stale = True
+        if message.known is not None and message.known.version > (
+            -1 if self.requests.known is None else self.requests.known.version
+        ):
+            self._learn(message.known)
+        if message.reply is not None:
+            message.reply.answer(None)
+
+    async def _close(self, message: Close) -> None:
+        with trio.move_on_after(message.grace_s):
+            await self._workers.wait_value(0)
+        self.requests.stop_running()
+        await self._workers.wait_value(0)
+        message.reply.answer(None)
+
+    # Deciding
+
+    def _turn(self) -> None:
+        self._drain()
+        now = self.environment.now()
+        if self.requests.waiting() and trio.current_time() >= self._look_at():
+            self.requests.is_stale = True
+        if self.requests.is_stale or self._is_reading:
+            self._read_soon()
+            self._waits.end_expired(now)
+            self.wake_at = trio.current_time() + RETRY_S if self._has_waits() else math.inf
+        else:
             self._waits.expire_unreachable(now)
             self._start_worker(now)
-            await self._wait(now)
+            self.wake_at = self._next_turn(now)
+        self.requests.publish()
 
-    async def _refresh(self) -> None:
-        """Read the state, however long the database is away. Waits end meanwhile as they must."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_overdue)
-            await self._read()
-            nursery.cancel_scope.cancel()
-
-    async def _end_overdue(self) -> None:
-        while True:
-            await trio.sleep(RETRY_S)
-            self._waits.end_expired(self.environment.now())
-
-    async def _read(self) -> None:
-        """Read the state, once the end of what an outage or a crash left open is recorded."""
-        while True:
-            self.requests.is_stale = False
-            try:
-                while self.requests.unrecorded:
-                    await self.environment.database.run(record_result, self.requests.unrecorded[0])
-                    self.requests.unrecorded.pop(0)
-                while self.requests.left_over:
-                    await self._record_left_over()
-                self._learn(
-                    await self.environment.database.run(
-                        source_states.read, self.requests.record.id, configured=self.requests.record.limits
-                    )
-                )
-            except StorageUnavailable:
-                await trio.sleep(RETRY_S)
-            except CommitUnknown:
-                if self.requests.unrecorded:  # it may have happened: looked up before it is repeated
-                    self.requests.unrecorded[0] = evolve(self.requests.unrecorded[0], is_in_doubt=True)
-                await trio.sleep(RETRY_S)
-            else:
-                return
-
-    async def _record_left_over(self) -> None:
-        permit = self.requests.left_over[-1]
-        await self.environment.database.run(
-            source_states.finish,
-            self.requests.record.id,
-            permit,
-            RequestEnd(kind=EndKind.OURS),
-            configured=self.requests.record.limits,
-            now=self.environment.now(),
-        )
-        self.requests.left_over.pop()
-
-    def _learn(self, known: KnownState) -> None:
-        self.requests.known = known
-        self._known_since = trio.current_time()
-        self._openings.forget()
+    def _has_waits(self) -> bool:
+        return self.requests.waiting() > 0 or self.requests.next_follower_end() is not None
 
     def _best(self, now: datetime) -> tuple[Priority, PendingRequest] | None:
         found = None
@@ -161,8 +260,8 @@ class RateLimiter(Actor[None]):
         rank, is_for_people = wanted = _wanted(best)
         if self._is_bidding:
             self.slots.change_bid(self.requests.name, rank, is_for_people=is_for_people)
-        elif self._workers < self._limits.in_flight_max:
-            self._workers += 1
+        elif self._workers.value < self._limits.in_flight_max:
+            self._workers.value += 1
             if self.slots.acquire_nowait(self.requests.name, rank, is_for_people=is_for_people):
                 # A task that was started runs to its first wait, whatever happens: what it took is surely given back.
                 self.requests.take(best[1])
@@ -171,38 +270,116 @@ class RateLimiter(Actor[None]):
                 self._is_bidding = True
                 self.nursery.start_soon(self._work, wanted)
 
-    async def _wait(self, now: datetime) -> None:
-        if not self.requests.waiting() and self.requests.next_follower_end() is None:
-            await self.requests.wake_up.wait()
-            return
+    def _next_turn(self, now: datetime) -> float:
+        """When to decide again, if no message comes before."""
+        if not self._has_waits():
+            return math.inf
         times = [queue.next_event(now, self._openings.of) for queue in self.requests.queues.values() if len(queue)]
         times.append(self.requests.next_follower_end())
         soonest = min((time for time in times if time is not None), default=None)
         if soonest is not None and soonest <= now:
-            if not self._is_bidding and not self._workers:
-                await trio.lowlevel.checkpoint()
-                return
+            if not self._is_bidding and not self._workers.value:
+                return trio.current_time()
             # What may go now waits for a slot, or for one of ours to end.
             soonest = min((time for time in times if time is not None and time > now), default=None)
         wait_s = WAIT_S_MAX if soonest is None else min(WAIT_S_MAX, (soonest - now).total_seconds())
-        # With nothing in line there is nothing to look for.
-        until = trio.current_time() + wait_s if self.requests.waiting() or soonest is not None else math.inf
-        await self._wait_until(until)
+        if not self.requests.waiting():
+            return math.inf if soonest is None else trio.current_time() + wait_s
+        return min(trio.current_time() + wait_s, self._look_at())
 
-    async def _wait_until(self, until: float) -> None:
-        is_busy = self.requests.waiting() > 0 and self._is_busy_elsewhere()
-        # Counted from the last look and not from now, or whoever keeps ringing would put it off for ever.
-        look_at = self._known_since + LOOK_S if is_busy else math.inf
-        if not await self.requests.wake_up.wait(min(until, look_at)):
-            self._openings.forget()  # they hold for the clock as it was
-        if trio.current_time() >= look_at:
-            self.requests.is_stale = True
+    def _look_at(self) -> float:
+        """When to read the source because another process keeps it busy."""
+        # Counted from the last read and not from now, or frequent messages would put it off for ever.
+        return self._known_since + LOOK_S if self._is_busy_elsewhere() else math.inf
 
     def _is_busy_elsewhere(self) -> bool:
-        state = self._known.state
+        known = self.requests.known
+        if known is None or not self.environment.database.is_shared:
+            return False
         ours = {permit for permit in self.requests.running.values() if permit is not None}
-        in_flight = sum(len(state.lane(lane).in_flight) for lane in Lane)
+        in_flight = sum(len(known.state.lane(lane).in_flight) for lane in Lane)
         return in_flight > len(ours)
+
+    # Reading
+
+    def _read_soon(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self.nursery.start_soon(self._read)
+
+    async def _read(self) -> None:
+        """Read the state, once the ends of requests that an outage or a crash left open are recorded."""
+        try:
+            while self.requests.is_stale:
+                if not await self._has_read():
+                    await trio.sleep(RETRY_S)
+        finally:
+            self._is_reading = False
+        self._decide_soon()
+
+    async def _has_read(self) -> bool:
+        """Whether the database answered."""
+        self.requests.is_stale = False
+        database = self.environment.database
+        try:
+            while self.requests.unrecorded:
+                await database.run(record_result, self.requests.unrecorded[0])
+                self.requests.unrecorded.pop(0)
+            while self.requests.left_over:
+                await self._record_left_over()
+            record = self.requests.record
+            self._learn(await database.run(source_states.read, record.id, configured=record.limits))
+            for place in tuple(self.requests.unread_shares):
+                self._learn_share(place, await database.read(source_states.read_share, record.id, *place, self._limits))
+            for poll in self.requests.waiting_polls():
+                await self._answer_poll(poll)
+        except StorageUnavailable:
+            self.requests.is_stale = True
+        except CommitUnknown:
+            self.requests.is_stale = True
+            if self.requests.unrecorded:  # it may have happened: looked up before it is repeated
+                self.requests.unrecorded[0] = evolve(self.requests.unrecorded[0], is_in_doubt=True)
+        return not self.requests.is_stale
+
+    async def _answer_poll(self, poll: PendingRequest) -> None:
+        """Another process may have polled meanwhile: its answer needs no wait for the next opening."""
+        key, record = self._cache_key(poll), self.requests.record
+        if key is None:
+            return
+        found = await self.environment.database.read(answers.find_cached, [record.id], key, now=self.environment.now())
+        if found and key == self._cache_key(poll) and poll in self.requests.waiting_polls():
+            self.requests.answer_from_cache(poll, found[record.id])
+
+    async def _record_left_over(self) -> None:
+        permit, record = self.requests.left_over[-1], self.requests.record
+        await self.environment.database.run(
+            source_states.finish,
+            record.id,
+            permit,
+            RequestEnd(kind=EndKind.OURS),
+            configured=record.limits,
+            now=self.environment.now(),
+        )
+        self.requests.left_over.pop()
+
+    def _learn(self, known: KnownState) -> None:
+        if self.requests.known is not None and known.limits != self.requests.known.limits:
+            self.requests.forget_shares()  # they are parts of what was allowed before
+        self.requests.known = known
+        self._known_since = trio.current_time()
+        self._openings.forget()
+        self.requests.publish()
+
+    def _learn_share(self, place: AppLane, reason: Reason | None) -> None:
+        self.requests.unread_shares.discard(place)
+        if reason != self.requests.shares.get(place):
+            self.requests.shares.pop(place, None)
+            if reason is not None:
+                self.requests.shares[place] = reason
+            self._openings.forget()
+            self.requests.publish()
+
+    # Making a request
 
     async def _work(self, wanted: Wanted) -> None:
         """Get a slot, then make the request that is the best by then."""
@@ -212,6 +389,7 @@ class RateLimiter(Actor[None]):
             finally:
                 self._is_bidding = False
             try:
+                self._drain_in_task()
                 best = self._best(self.environment.now())
                 if best is not None and not self.requests.is_closing:
                     self.requests.take(best[1])
@@ -222,6 +400,7 @@ class RateLimiter(Actor[None]):
             self._ended_work()
 
     def _wanted_now(self) -> Wanted | None:
+        self._drain_in_task()
         best = self._best(self.environment.now())
         return None if best is None else _wanted(best)
 
@@ -234,9 +413,10 @@ class RateLimiter(Actor[None]):
             self._ended_work()
 
     def _ended_work(self) -> None:
-        self._workers -= 1
-        if self.requests.is_stale or self.requests.waiting():
-            self.requests.wake_up.set()
+        self._workers.value -= 1
+        self.requests.publish()
+        if self.requests.is_stale or self._has_waits():
+            self._decide_soon()
 
     async def _execute(self, pending: PendingRequest) -> None:
         """Make a request that was just taken from its queue. The caller holds a slot."""
@@ -245,10 +425,10 @@ class RateLimiter(Actor[None]):
             reserved = await self._reserve(pending)
             if reserved is None:
                 return
-            permit = self.requests.running[pending] = reserved.permit
-            # Paid for while the service began to stop: nothing is sent any more.
-            result = NOT_SENT if self.requests.is_closing else await self._request(pending)
-            await self._finish(pending, permit, result)
+            self.requests.reserved(pending, reserved.permit)
+            self._drain_in_task()
+            result = await self._request(pending)
+            await self._finish(pending, reserved.permit, result)
         finally:
             if pending in self.requests.running and pending.is_taken:
                 self.requests.finished(pending)
@@ -276,28 +456,29 @@ class RateLimiter(Actor[None]):
             self.requests.put_back(pending)
             self.requests.is_stale = True
             return None
-        if isinstance(answer, SourceClosedNow):
-            self.requests.put_back(pending)
-            return None
         if isinstance(answer, CachedAnswer):
             self.requests.answer_from_cache(pending, answer.results)
             return None
+        self._learn_share(pending.place, answer.share_reason)
+        if isinstance(answer, SourceClosedNow):
+            self.requests.put_back(pending)
+            return None
         if self.requests.waiting():
-            self.requests.wake_up.set()  # the others wait for something else now
+            self._decide_soon()  # the others wait for something else now
         return answer
 
     def _cache_key(self, pending: PendingRequest) -> str | None:
-        """Under what another process may have kept the answer meanwhile. A feed is fetched for what is new."""
-        return (
-            pending.key
-            if pending.queue_key is None and self.environment.settings.search.ttl_s(pending.priority) > 0
-            else None
-        )
+        """The key under which another process may have kept the answer meanwhile. A feed is fetched for what is new."""
+        return pending.cache_key if pending.queue_key is None and self._ttl_s(pending) > 0 else None
+
+    def _ttl_s(self, pending: PendingRequest) -> float:
+        settings = self.environment.settings.search
+        return settings.rss_ttl_s if pending.terms.poll else settings.ttl_s(pending.priority)
 
     async def _request(self, pending: PendingRequest) -> RequestResult:
-        # The last one left while it was reserved, or the service stops: what was not sent yet is not sent.
+        # Every caller left while it was reserved, or the service stops: it is paid for, and not sent.
         if not pending.is_live or pending.is_stopped or self.requests.is_closing:
-            return RequestResult(end=RequestEnd(kind=EndKind.OURS), status=OutcomeStatus.CANCELLED)
+            return NOT_SENT
         waited_s = (self.environment.now() - pending.submitted_at).total_seconds()
         for ticket in pending.living():
             self.environment.emit(started(ticket, waited_s))
@@ -309,7 +490,8 @@ class RateLimiter(Actor[None]):
         return result_of(ended, self.requests.name, took_s=took_s, waited_s=waited_s, now=self.environment.now())
 
     async def _finish(self, pending: PendingRequest, permit: RequestPermit, result: RequestResult) -> None:
-        """Record the end, then tell everyone. When the service stops around it, it may take a little longer."""
+        """Record the end, then give every ticket its outcome. When the service stops around it, it may take longer."""
+        self._drain_in_task()
         status = OutcomeStatus.SHUT_DOWN if self.requests.is_closing and result.was_cancelled else result.status
         now, record = self.environment.now(), self.requests.record
         ended = EndedRequest(
@@ -317,11 +499,13 @@ class RateLimiter(Actor[None]):
             permit=permit,
             result=result,
             entries=[history_entry(ticket, record, result, now) for ticket in pending.living()],
-            key=pending.key,
-            ttl_s=self.environment.settings.search.ttl_s(pending.priority),
+            key=pending.cache_key,
+            ttl_s=self._ttl_s(pending),
             now=now,
+            is_poll=bool(pending.terms.poll),
         )
         await self._record(pending, ended)
+        self._drain_in_task()
         if result.end.kind is EndKind.CREDENTIALS_REFUSED:
             self.environment.emit(SourceStopped(source=self.requests.name, because=result.end.because))
         self.environment.emit(result.request_finished(self.requests.name, pending.lane, status))
@@ -346,3 +530,10 @@ class RateLimiter(Actor[None]):
         self.requests.running[pending] = None
         self.requests.unrecorded.append(evolve(ended, is_in_doubt=is_in_doubt))
         self.requests.is_stale = True
+
+
+def end_requests(requests: SourceRequests, because: str) -> None:
+    """End what waits for a limiter that will not be started again."""
+    requests.gone_because = because
+    requests.close()
+    requests.publish()

@@ -11,13 +11,13 @@ import trio
 from attrs import frozen
 
 from actors.environment import SearchSource
-from actors.search.search import Ticket
+from actors.search.search import Execute, SourceFunction, Ticket
 from actors.search.source_requests import PendingRequest
 from cormorant.rules.errors import split_crash
 from cormorant.rules.search.events import SearchFinished, SearchStarted
 from cormorant.rules.search.limits import LearnedLimits
 from cormorant.rules.search.outcomes import OutcomeStatus, SourceError, SourceRefused, SourceUnavailable
-from cormorant.rules.search.requests import Result, SearchPage, StatedLimits
+from cormorant.rules.search.requests import Result, SearchPage, SearchRequest, StatedLimits
 from cormorant.rules.search.reservations import (
     PROBE_GRACE_S,
     end_of,
@@ -28,15 +28,19 @@ from storage.search.requests import RequestResult
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 
+_NO_RESULTS = SearchPage(results=())
+
 holding_slot: ContextVar[bool] = ContextVar("holding_slot", default=False)
 """Whether this task makes a request for a source. Who does must not wait for another search."""
 
 
 @frozen(kw_only=True)
 class Execution:
-    """What an execute function returned or raised."""
+    """What a request returned or raised."""
 
     page: SearchPage | None = None
+    value: object = None
+    """What a function other than a search returned."""
     error: BaseException | None = None
     was_cancelled: bool = False
     """Whether we ended it ourselves."""
@@ -48,10 +52,11 @@ async def execute(pending: PendingRequest, record: SourceRecord, search: SearchS
         if not pending.is_live:
             pending.stop()
         try:
-            function = pending.execute
+            function = pending.terms.function
             if function is None:
                 return Execution(page=await search(record, pending.request))
-            return Execution(page=_page_of(await _awaited(function(record, pending.request))))
+            value = await function(record)
+            return Execution(page=value if isinstance(value, SearchPage) else _NO_RESULTS, value=value)
         except BaseException as raised:  # noqa: BLE001 - foreign code; what is not its crash goes on up
             crash, rest = split_crash(raised)
             if rest is not None:
@@ -60,6 +65,15 @@ async def execute(pending: PendingRequest, record: SourceRecord, search: SearchS
     if pending.is_stopped:
         return Execution(was_cancelled=True)
     return Execution(error=SourceUnavailable(f"{record.name} did not answer within {pending.timeout_s:g} s"))
+
+
+def searching_with(function: Execute, request: SearchRequest) -> SourceFunction:
+    """The search of a program that brings its own client."""
+
+    async def search(record: SourceRecord) -> SearchPage:
+        return _page_of(await _awaited(function(record, request)))
+
+    return search
 
 
 async def _awaited(returned: Any) -> Any:
@@ -87,6 +101,7 @@ def result_of(ended: Execution, source: str, *, took_s: float, waited_s: float, 
             end=end,
             status=OutcomeStatus.FOUND,
             results=ended.page.results,
+            value=ended.value,
             took_s=took_s,
             waited_s=waited_s,
             was_cut=ended.page.was_cut,
@@ -116,9 +131,10 @@ def reservation_request_of(pending: PendingRequest, now: datetime) -> Reservatio
         lane=pending.lane,
         priority=pending.priority,
         lease_s=pending.timeout_s + PROBE_GRACE_S,
-        pace_s=pending.pace_s,
+        pace_s=pending.terms.pace_s,
         waited_s=(now - pending.submitted_at).total_seconds(),
-        consumer=pending.consumer,
+        consumer=pending.terms.consumer,
+        share=pending.terms.share,
     )
 
 
@@ -151,7 +167,7 @@ def history_entry(ticket: Ticket, record: SourceRecord, result: RequestResult, n
         source=record.name,
         query=ticket.request.query,
         priority=ticket.priority,
-        consumer=ticket.consumer,
+        consumer=ticket.terms.consumer,
         status=result.status.value,
         results=len(result.results),
         started_at=now - timedelta(seconds=result.took_s),

@@ -1,48 +1,101 @@
-"""Search (what a caller holds) and Ticket (one search at one source)."""
+"""Search (what a caller holds), Ticket (one search at one source) and Terms (how it is made)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 import trio
-from attrs import define
+from attrs import define, frozen
 
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SearchResult, found_in
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.requests import SearchRequest
+from storage.search.sources import SourceRecord
 
 Execute = Callable[[Any, SearchRequest], Any]
 """`async (source, request) -> list[Result]`, or a `SearchPage`."""
+SourceFunction = Callable[[SourceRecord], Awaitable[object]]
+"""Asks a source for something. A `SearchPage` has the results of a search; anything else is the value of a call."""
+
+AppLane = tuple[Lane, str, float]
+"""A lane, and the app that has a queue of its own there because of its share of the quotas; "" and 1: all others."""
+
+
+def app_lane(lane: Lane, app: str, share: float) -> AppLane:
+    """The queue of an app that may use this part of each quota."""
+    return (lane, app, share) if share < 1 else (lane, "", 1.0)
+
+
+@frozen(kw_only=True)
+class Terms:
+    """How a search is made. Its submission, its tickets and their request share it."""
+
+    priority: Priority = Priority.BACKGROUND
+    max_wait_s: float | None = None
+    """The longest wait, counted from submission; None: as long as it takes."""
+    timeout_s: float
+    pace_s: float | None = None
+    """None: the pace of the source."""
+    lane: Lane = Lane.QUERY
+    consumer: str = ""
+    """The app, or what of this program asks."""
+    share: float = 1.0
+    """The part of each quota that the consumer may use."""
+    function: SourceFunction | None = None
+    """None: the client of the source searches. Only then equal searches share a request and its answer."""
+    poll: str = ""
+    """The kind of a poll for new releases: those of one kind are one request, whose answer is kept for `search.rss_ttl`."""
+
+    @property
+    def place(self) -> AppLane:
+        """The queue that its requests belong to."""
+        return app_lane(self.lane, self.consumer, self.share)
+
+
+@define(eq=False)
+class OpenTickets:
+    """How many tickets are open: without an outcome, or sent to a limiter and not read by it.
+
+    Tickets count themselves, like the tokens of `trio.CapacityLimiter`.
+    """
+
+    count: int = 0
 
 
 @define(eq=False, kw_only=True)
 class Ticket:
-    """One search at one source. `finish` is synchronous and never waits; the first outcome counts."""
+    """One search at one source. `finish` is synchronous and never waits; the first outcome counts.
+
+    The caller, the dispatcher and the limiter end it: whichever comes first.
+    """
 
     sequence: int
     source: str
     request: SearchRequest
     search: Search
-    priority: Priority
+    terms: Terms
     submitted_at: datetime
     deadline: datetime | None
-    max_wait_s: float | None
-    timeout_s: float
-    pace_s: float | None = None
-    lane: Lane = Lane.QUERY
-    consumer: str = ""
-    execute: Execute | None = None
+    open_tickets: OpenTickets
+    is_unread: bool = False
+    """Whether it was sent to a limiter that has not read it yet."""
     outcome: Outcome | None = None
     on_left: Callable[[Ticket], None] | None = None
-    """Told when nobody waits for it any more, though it has no outcome of its own."""
+    """Tells the limiter that has read it that the caller has left."""
+
+    @property
+    def priority(self) -> Priority:
+        """The class that it was submitted with."""
+        return self.terms.priority
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody waits for it."""
+        """Whether it has no outcome yet."""
         return self.outcome is None
 
     def finish(self, outcome: Outcome) -> bool:
@@ -50,7 +103,9 @@ class Ticket:
         if self.outcome is not None:
             return False
         self.outcome = outcome
-        self.on_left = None  # no circle stays behind, so that memory is free at once and nobody has to look for it
+        self.on_left = None
+        if not self.is_unread:
+            self.open_tickets.count -= 1
         self.search.take(outcome)
         return True
 
@@ -60,14 +115,18 @@ class Ticket:
             Outcome(job_id=self.search.id, source=self.source, status=status, error=error, waited_s=waited_s)
         )
 
+    def mark_read(self) -> None:
+        """The limiter has read it, or never will."""
+        if self.is_unread:
+            self.is_unread = False
+            if self.outcome is not None:
+                self.open_tickets.count -= 1
+
     def leave(self) -> None:
-        """Nobody waits for it any more."""
+        """The caller has left."""
         on_left = self.on_left
         if self.end(OutcomeStatus.CANCELLED) and on_left is not None:
             on_left(self)
-
-
-OnOutcome = Callable[[Outcome], None]
 
 
 class Search:
@@ -76,32 +135,35 @@ class Search:
     Cancellation of the caller inside iteration or `wait()` cancels the search; otherwise the service owns it.
     """
 
-    def __init__(self, search_id: int, count: int, told: OnOutcome, done: Callable[[int], None]) -> None:
+    def __init__(self, search_id: int, count: int, followers: trio.MemorySendChannel[Outcome] | None = None) -> None:
         self.id = search_id
         self.tickets: Sequence[Ticket] = ()
-        self._told = told
-        self._done = done
+        self._followers = followers
+        """Gets each outcome, and is closed after the last one. It has room for all of them."""
         self._left = count
         self._outcomes: list[Outcome] = []
         self._seen = 0
         self._news: trio.Event | None = None
-        """Who waits for the next outcome. Who hands it over never waits."""
+        """Set when the next outcome comes. The ticket that hands it over never waits."""
         if not count:
             self._end()
 
     def take(self, outcome: Outcome) -> None:
-        """Hand an outcome to whoever holds the search. For its tickets."""
+        """Hand an outcome to the holder of the search. For its tickets."""
         self._outcomes.append(outcome)
         self._left -= 1
         self._wake()
-        self._told(outcome)
+        if self._followers is not None:
+            with suppress(trio.BrokenResourceError):  # its callbacks have ended; the search continues without them
+                self._followers.send_nowait(outcome)
         if not self._left:
             self._end()
 
     def _end(self) -> None:
         self.tickets = ()
         self._wake()
-        self._done(self.id)
+        if self._followers is not None:
+            self._followers.close()
 
     def _wake(self) -> None:
         if self._news is not None:

@@ -3,93 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 import trio
 from attrs import define, field
 
-from actors.actor import Actor
-from actors.environment import Environment
-from actors.periodic import WakeUp
-from actors.search.dispatcher import AdmittedTickets
-from actors.search.source_requests import SourceRequests
-from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from actors.actor import Recheck
+from actors.periodic import Periodic
+from actors.search.dispatcher import TicketIntake
+from actors.search.rate_limiter import Close, SourceChanged
+from actors.search.source_directory import SourceDirectory, SourceEntry, entry_for
+from cormorant.rules.errors import ActorCrashed, ActorGone
 from cormorant.rules.search.events import SourceAdded, SourceRemoved
+from cormorant.rules.search.outcomes import OutcomeStatus
 from storage.search import sources
 from storage.search.source_states import CHANNEL
 from storage.search.sources import SourceRecord
 
-RETRY_S = 1.0
-LOOK_S = 60.0
-"""How often is looked for what was changed elsewhere, should every notice be missed."""
-DEBOUNCE_S = 0.5
-"""At least so long between two looks: on SQLite one hears of every write of others."""
-
-
-@define(eq=False)
-class SourceDirectory:
-    """The sources of a service by name. Belongs to the search supervisor."""
-
-    by_name: dict[str, SourceRequests] = field(factory=dict)
-    loaded: trio.Event = field(factory=trio.Event)
-    """Set once the sources are known: a search right after the start must not miss them."""
+SPARE_S = 1.0
+"""What the reconciler gets after the grace of the requests."""
 
 
 @define(eq=False, kw_only=True)
-class SourceReconciler(Actor[None]):
-    """Keeps the limiters in step with the table of sources."""
+class SourceReconciler(Periodic[Recheck]):
+    """Starts, informs and stops the limiters as the table of sources says."""
 
-    environment: Environment = field(kw_only=False)
     directory: SourceDirectory
-    intake: AdmittedTickets
     configured: Sequence[SourceRecord]
-    """Those of the settings file."""
-    start: Callable[[SourceRequests], Awaitable[None]]
+    """The sources of the settings file."""
+    intake: TicketIntake
+    start: Callable[[SourceEntry], Awaitable[None]]
     """Starts the limiter of a source, unless it runs."""
     stop: Callable[[str], Awaitable[None]]
+    """Stops the limiter of a source, if there is one."""
     grace_s: float = 5.0
-    _wake_up: WakeUp = field(init=False, factory=WakeUp)
-    _is_ending: bool = field(init=False, default=False)
+    interval_s: float = 0.5
+    _has_configured: bool = field(init=False, default=False)
 
-    async def begin(self) -> None:
-        """Begin. Nobody waits for the database here; who searches does."""
-        self.nursery.start_soon(self._keep)
-        self.nursery.start_soon(partial(self.environment.database.listen, CHANNEL, self._wake_up.set))
+    @property
+    def channels(self) -> Sequence[str]:
+        """The sources, as other processes and commands change them."""
+        return (CHANNEL,)
 
     async def end(self) -> None:
-        """Let requests under way finish within the grace; what waits ends at once."""
-        self._is_ending = True
-        self.intake.shut_down()  # a dispatcher that crashed just before has left it, and will not be started again
-        directory = list(self.directory.by_name.values())
-        for requests in directory:
-            requests.close()
-        with trio.move_on_after(self.grace_s):
-            await self._until_idle(directory)
-        for requests in directory:
-            requests.stop_running()
-        await self._until_idle(directory)
+        """Let requests under way finish within the grace; what waits ends at once.
 
-    async def _until_idle(self, directory: Sequence[SourceRequests]) -> None:
-        for requests in directory:
-            while requests.running:
-                await requests.all_done.wait()
+        A dispatcher that crashed and was not started anew has left tickets, whose callbacks are called before they stop.
+        """
+        for ticket in chain.from_iterable(self.intake.waiting.values()):
+            ticket.end(OutcomeStatus.SHUT_DOWN)
+        async with trio.open_nursery() as nursery:
+            for name, entry in self.directory.by_name.items():
+                nursery.start_soon(self._end, name, entry)
 
-    async def _keep(self) -> None:
-        await self._with_patience(self._store_configured)
-        while True:
-            await self._with_patience(self._read)
-            self.directory.loaded.set()
-            await trio.sleep(DEBOUNCE_S)
-            await self._wake_up.wait(trio.current_time() + LOOK_S)
-
-    async def _with_patience(self, step: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await step()
-            except (StorageUnavailable, CommitUnknown):
-                await trio.sleep(RETRY_S)
-            else:
+    async def _end(self, name: str, entry: SourceEntry) -> None:
+        """End what waits at a source, and give what runs its grace."""
+        if entry.address.is_served:
+            with trio.move_on_after(self.grace_s + SPARE_S / 2):
+                await self._close(entry, self.grace_s)
                 return
+        if not entry.snapshot.gone_because:
+            # Its limiter waits for its restart: nothing is under way, and what waits ends now.
+            await self.stop(name)
+
+    async def _close(self, entry: SourceEntry, grace_s: float) -> None:
+        """Wait until nothing of a source runs. A limiter that crashes meanwhile is asked again."""
+        ends_at = trio.current_time() + grace_s
+        with suppress(ActorGone):
+            while True:
+                left_s = max(0.0, ends_at - trio.current_time())
+                with suppress(ActorCrashed):
+                    await entry.address.ask(partial(Close, grace_s=left_s))
+                    return
+
+    async def tick(self) -> float | None:
+        """Read the sources. Searches wait until the database has answered once, but the start does not."""
+        if not self._has_configured:
+            await self._store_configured()
+            self._has_configured = True
+        await self._read()
+        self.directory.loaded.set()
+        return None
 
     async def _store_configured(self) -> None:
         await self.environment.database.run(sources.set_configured, self.configured, now=self.environment.now())
@@ -97,25 +93,30 @@ class SourceReconciler(Actor[None]):
     async def _read(self) -> None:
         usable = await self.environment.database.read(sources.usable_sources, self.configured)
         found = {each.name: each for each in usable}
-        for name, requests in list(self.directory.by_name.items()):
-            if name not in found or found[name].id != requests.record.id:
-                await self._drop(name, requests)
+        for name, entry in list(self.directory.by_name.items()):
+            if name not in found or found[name].id != entry.record.id:
+                await self._drop(name, entry)
         for name, record in found.items():
-            there = self.directory.by_name.get(name)
-            if there is None:
-                there = self.directory.by_name[name] = SourceRequests(record=record)
-                self.environment.emit(SourceAdded(source=name, kind=record.kind))
+            if name in self.directory.by_name:
+                await self._inform(self.directory.by_name[name], record)
             else:
-                there.record = record
-                there.is_stale = True  # its state may have been changed by hand
-                there.wake_up.set()
-            if there.is_closing and not there.is_gone:
-                there.open()  # an earlier keeper has closed it
-            await self.start(there)
+                self.directory.by_name[name] = entry_for(self.environment, record)
+                self.environment.emit(SourceAdded(source=name, kind=record.kind))
+            await self.start(self.directory.by_name[name])
 
-    async def _drop(self, name: str, requests: SourceRequests) -> None:
-        del self.directory.by_name[name]
-        requests.close()
-        requests.stop_running()
+    async def _inform(self, entry: SourceEntry, record: SourceRecord) -> None:
+        """Tell a limiter that its source may have changed."""
+        if record != entry.record:
+            with suppress(ActorGone):
+                entry.address.tell_nowait(SourceChanged(record=record))
+        entry.address.tell_once(Recheck())  # its state may have been changed by hand
+        if entry.snapshot.is_closing and not entry.snapshot.gone_because:
+            await self.stop(entry.record.name)  # an earlier reconciler has closed it
+
+    async def _drop(self, name: str, entry: SourceEntry) -> None:
+        with trio.move_on_after(self.grace_s):
+            await self._close(entry, 0.0)
         await self.stop(name)
+        # The last step: if it is cut short, the next reconciler finds the source and drops it, or starts it anew.
+        del self.directory.by_name[name]
         self.environment.emit(SourceRemoved(source=name))

@@ -1,21 +1,21 @@
-"""SourceRequests: queues, single-flight joins and pending requests of one source; SourceDirectory."""
+"""SourceRequests: queues, single-flight joins and pending requests of one source; SourceSnapshot and RequestsView."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 
 import trio
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
-from actors.periodic import WakeUp
-from actors.search.search import Execute, Ticket
+from actors.search.search import AppLane, Terms, Ticket, app_lane
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.requests import Result, SearchRequest, search_key
+from cormorant.rules.search.reasons import Reason
+from cormorant.rules.search.requests import Result, SearchRequest, poll_key, search_key, together
 from cormorant.rules.search.reservations import RequestPermit
 from cormorant.rules.search.source_queue import SourceQueue
 from storage.search.requests import EndedRequest
@@ -28,31 +28,46 @@ PAIR = 2
 
 @define(eq=False, kw_only=True)
 class PendingRequest:
-    """One request to be made, and everyone who waits for its answer. It ranks as its best follower."""
+    """One request to be made, and every ticket that waits for its answer. It ranks as its best ticket."""
 
     sequence: int
+    terms: Terms
+    """Those of its first ticket. Those who joined may be more urgent and more patient: see below."""
     priority: Priority
-    submitted_at: datetime
     deadline: datetime | None
-    lane: Lane
-    request: SearchRequest
-    execute: Execute | None
     timeout_s: float
-    pace_s: float | None
-    consumer: str
+    submitted_at: datetime
+    request: SearchRequest
     key: str | None
+    """What equal searches share; None: none do."""
     queue_key: str | None
     tickets: list[Ticket]
+    place: AppLane = field(init=False)
+    """The queue that it belongs to."""
     scope: trio.CancelScope | None = None
     is_taken: bool = False
     first_live: int = 0
-    """Everyone before has an outcome."""
+    """Every ticket before has an outcome."""
     is_stopped: bool = False
+
+    @place.default
+    def _place_of_terms(self) -> AppLane:
+        return self.terms.place
+
+    @property
+    def lane(self) -> Lane:
+        """What is asked for: a search, or a download."""
+        return self.terms.lane
+
+    @property
+    def cache_key(self) -> str | None:
+        """The key under which its answer is kept."""
+        return poll_key(self.request) if self.terms.poll else self.key
 
     @property
     def is_live(self) -> bool:
-        """Whether anyone still waits for it."""
-        # Asked at every look at a queue: those who left are not gone through again.
+        """Whether a ticket still waits for it."""
+        # Asked at every decision: tickets that have ended are not gone through again.
         tickets, first = self.tickets, self.first_live
         while first < len(tickets) and tickets[first].outcome is not None:
             first += 1
@@ -60,37 +75,24 @@ class PendingRequest:
         return first < len(tickets)
 
     def stop(self) -> None:
-        """End the request, if it is being made: nobody waits for it any more, or there is no more time."""
+        """End the request, if it is being made: no ticket waits for it any more, or there is no more time."""
         self.is_stopped = True
         if self.scope is not None:
             self.scope.cancel()
 
     def living(self) -> list[Ticket]:
-        """Those who still wait."""
+        """The tickets that still wait."""
         return [ticket for ticket in self.tickets if ticket.outcome is None]
 
     def end(self, status: OutcomeStatus, error: BaseException | None = None) -> None:
-        """End all that still wait, without an answer."""
+        """End all tickets that still wait, without an answer."""
         for ticket in self.living():
             ticket.end(status, error)
 
     def finish(self, outcome: Outcome) -> None:
-        """Give everyone the same, under their own number."""
+        """Give every ticket the same outcome, under the number of its search."""
         for ticket in self.living():
-            ticket.finish(
-                Outcome(
-                    job_id=ticket.search.id,
-                    source=outcome.source,
-                    status=outcome.status,
-                    results=outcome.results,
-                    coverage=outcome.coverage,
-                    error=outcome.error,
-                    waited_s=outcome.waited_s,
-                    took_s=outcome.took_s,
-                    is_cached=outcome.is_cached,
-                    was_cut=outcome.was_cut,
-                )
-            )
+            ticket.finish(evolve(outcome, job_id=ticket.search.id))
 
 
 def latest(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -98,115 +100,216 @@ def latest(one: datetime | None, other: datetime | None) -> datetime | None:
     return None if one is None or other is None else max(one, other)
 
 
-@define(eq=False, kw_only=True)
-class SourceRequests:
-    """The queues of one source, what is in flight, and what is known of its state."""
+@frozen(kw_only=True)
+class SourceSnapshot:
+    """A source at one moment, as its limiter has published it."""
 
     record: SourceRecord
     known: KnownState | None = None
-    is_stale: bool = False
-    """Whether somebody changed the state by hand: look into the database before going on."""
+    """None: its state was not read yet."""
+    waiting: int = 0
+    running: int = 0
     is_closing: bool = False
-    is_gone: bool = False
-    """Whether its limiter crashed so often that it is not started again."""
+    """Whether it takes nothing more in."""
     gone_because: str = ""
-    """How it crashed the last time."""
-    wake_up: WakeUp = field(init=False, factory=WakeUp)
-    all_done: WakeUp = field(init=False, factory=WakeUp)
-    """Rung when nothing runs any more."""
-    queues: dict[Lane, SourceQueue[PendingRequest]] = field(
-        init=False, factory=lambda: {lane: SourceQueue() for lane in Lane}
+    """The crash after which its limiter was not started again."""
+    shares: Mapping[AppLane, Reason] = field(factory=dict)
+    """Until when apps have used their share, as far as it is known."""
+
+
+@frozen(kw_only=True)
+class RequestView:
+    """A request that waits or runs."""
+
+    request: SearchRequest
+    lane: Lane
+    priority: Priority
+    consumer: str
+    submitted_at: datetime
+    shared_by: int
+
+    @classmethod
+    def of(cls, pending: PendingRequest) -> RequestView:
+        """What is shown of a request."""
+        return cls(
+            request=pending.request,
+            lane=pending.lane,
+            priority=pending.priority,
+            consumer=pending.terms.consumer,
+            submitted_at=pending.submitted_at,
+            shared_by=len(pending.living()),
+        )
+
+
+@frozen(kw_only=True)
+class RequestsView:
+    """The requests of a source: those that run, and those that wait."""
+
+    running: tuple[RequestView, ...] = ()
+    waiting: tuple[RequestView, ...] = ()
+
+
+@define(eq=False, kw_only=True)
+class SourceRequests:
+    """The queues of one source, its requests in flight, and its state as far as it is known.
+
+    It belongs to the address of the limiter and outlives the limiter. Invariant: only `rate_limiter.py` changes it.
+    """
+
+    record: SourceRecord
+    snapshot: SourceSnapshot = field(init=False)
+    """What readers see."""
+    known: KnownState | None = None
+    is_stale: bool = False
+    """Whether the state in the database may be another one: it is read before the next request."""
+    is_closing: bool = False
+    gone_because: str = ""
+    queues: dict[AppLane, SourceQueue[PendingRequest]] = field(
+        init=False, factory=lambda: {app_lane(lane, "", 1.0): SourceQueue() for lane in Lane}
     )
-    _queries: SourceQueue[PendingRequest] = field(init=False)
-    _grabs: SourceQueue[PendingRequest] = field(init=False)
+    shares: dict[AppLane, Reason] = field(init=False, factory=dict)
+    """Until when apps have used their share, as the last reservation for each said."""
+    unread_shares: set[AppLane] = field(init=False, factory=set)
+    """Apps that have not asked since the start: they are told of the share that they used before at once, not at their turn."""
     paces: set[float | None] = field(init=False, factory=set)
-    """What those who wait say of their own pace. More than they do, until nobody waits."""
+    """The paces that waiting requests keep. More than they do, until none waits."""
     running: dict[PendingRequest, RequestPermit | None] = field(init=False, factory=dict)
     left_over: list[RequestPermit] = field(init=False, factory=list)
     """Requests whose limiter crashed: their end is still to be recorded."""
     unrecorded: list[EndedRequest] = field(init=False, factory=list)
     """How requests ended while the database was away: to be recorded before the next one goes."""
-    _by_key: dict[str, PendingRequest] = field(init=False, factory=dict)
+    _by_key: dict[tuple[str, AppLane], PendingRequest] = field(init=False, factory=dict)
+    """What equal searches of the same app join."""
+    _reserved: dict[str, PendingRequest] = field(init=False, factory=dict)
+    """What equal searches of any app join, because it is paid for."""
+    _polls: dict[PendingRequest, None] = field(init=False, factory=dict)
+    _by_ticket: dict[Ticket, PendingRequest] = field(init=False, factory=dict)
+    """The request of each ticket that has no outcome, or whose caller has just left."""
     _followers: list[tuple[datetime, int, Ticket, PendingRequest]] = field(init=False, factory=list)
-    """Those who share a request that waits, by the end of their own wait."""
+    """Tickets that share a request that waits, by the end of their own wait."""
 
     def __attrs_post_init__(self) -> None:
-        self._queries, self._grabs = self.queues[Lane.QUERY], self.queues[Lane.GRAB]
+        self.snapshot = SourceSnapshot(record=self.record)
 
     @property
     def name(self) -> str:
         """The source's name."""
         return self.record.name
 
+    def publish(self) -> None:
+        """Show readers the state as it is."""
+        was, waiting, running = self.snapshot, self.waiting(), len(self.running)
+        if (
+            was.known is not self.known
+            or was.waiting != waiting
+            or was.running != running
+            or was.record is not self.record
+            or was.is_closing is not self.is_closing
+            or was.gone_because != self.gone_because
+            or was.shares != self.shares
+        ):
+            self.snapshot = SourceSnapshot(
+                record=self.record,
+                known=self.known,
+                waiting=waiting,
+                running=running,
+                is_closing=self.is_closing,
+                gone_because=self.gone_because,
+                shares=dict(self.shares),
+            )
+
     def waiting(self) -> int:
         """How many requests wait."""
-        return len(self._queries) + len(self._grabs)
+        return sum(map(len, self.queues.values()))
+
+    def view(self) -> RequestsView:
+        """What runs and what waits."""
+        waiting = [pending for queue in self.queues.values() for pending in queue.waiting()]
+        return RequestsView(
+            running=tuple(map(RequestView.of, self.running)), waiting=tuple(map(RequestView.of, waiting))
+        )
 
     def admit(self, ticket: Ticket) -> None:
         """Take a ticket in: it joins an equal one that waits or runs, or gets in line."""
         if self.is_closing:
             ticket.end(OutcomeStatus.SHUT_DOWN)
             return
-        is_own = ticket.execute is not None or ticket.pace_s is not None or ticket.lane is Lane.GRAB
-        key = None if is_own else search_key(ticket.request)
-        is_feed = ticket.priority is Priority.RSS and ticket.lane is Lane.QUERY
-        pending = self._by_key.get(key) if key is not None and not is_feed else None
-        if pending is not None and pending.is_live:
-            self._join(pending, ticket)
-        else:
-            self._enqueue(ticket, key, RSS_KEY if is_feed else None)
+        terms = ticket.terms
+        is_own = terms.function is not None or terms.pace_s is not None or terms.lane is Lane.GRAB
+        key = terms.poll or (None if is_own else search_key(ticket.request))
+        is_feed = terms.priority is Priority.RSS and terms.lane is Lane.QUERY and not terms.poll
+        for pending in (self._by_key.get((key, terms.place)), self._reserved.get(key)) if key and not is_feed else ():
+            if pending is not None and pending.is_live and self._can_join(pending, ticket.request):
+                self._join(pending, ticket)
+                return
+        self._enqueue(ticket, key, RSS_KEY if is_feed else None)
+
+    def _can_join(self, pending: PendingRequest, request: SearchRequest) -> bool:
+        both = together(pending.request, request)
+        return both is pending.request or (both is not None and not pending.is_taken)
 
     def _enqueue(self, ticket: Ticket, key: str | None, queue_key: str | None) -> None:
         pending = PendingRequest(
             sequence=ticket.sequence,
-            priority=ticket.priority,
-            submitted_at=ticket.submitted_at,
+            terms=ticket.terms,
+            priority=ticket.terms.priority,
             deadline=ticket.deadline,
-            lane=ticket.lane,
+            timeout_s=ticket.terms.timeout_s,
+            submitted_at=ticket.submitted_at,
             request=ticket.request,
-            execute=ticket.execute,
-            timeout_s=ticket.timeout_s,
-            pace_s=ticket.pace_s,
-            consumer=ticket.consumer,
             key=key,
             queue_key=queue_key,
             tickets=[ticket],
         )
-        if not self.queues[ticket.lane].push(pending, key=queue_key):
+        if not self._queue_of(pending).push(pending, key=queue_key):
             ticket.end(OutcomeStatus.DEDUPLICATED)
             return
         self._note_pace(pending)
-        ticket.on_left = lambda _: self._left(pending)
+        self._by_ticket[ticket] = pending
         if key is not None:
-            self._by_key[key] = pending
-        self.wake_up.set()
+            self._by_key[key, pending.place] = pending
+        if pending.terms.poll:
+            self._polls[pending] = None
+
+    def _queue_of(self, pending: PendingRequest) -> SourceQueue[PendingRequest]:
+        queue = self.queues.get(pending.place)
+        if queue is None:
+            queue = self.queues[pending.place] = SourceQueue()
+            self.unread_shares.add(pending.place)
+            self.is_stale = True
+        return queue
+
+    def forget_shares(self) -> None:
+        """The limits have changed: shares are read anew with the state of the source."""
+        self.shares.clear()
+        self.unread_shares.update(place for place in self.queues if place[2] < 1)
 
     def _note_pace(self, pending: PendingRequest) -> None:
         if self.waiting() <= 1:
             self.paces.clear()
-        self.paces.add(pending.pace_s)
+        self.paces.add(pending.terms.pace_s)
 
     def _join(self, pending: PendingRequest, ticket: Ticket) -> None:
-        ticket.on_left = lambda _: self._left(pending)
+        self._by_ticket[ticket] = pending
         pending.tickets.append(ticket)
+        pending.request = together(pending.request, ticket.request) or pending.request
         if not pending.is_taken:  # one that was taken has its lease and its time-out
             self._rank_anew(pending, ticket)
             self._watch(pending)
-        self.wake_up.set()
 
     def _rank_anew(self, pending: PendingRequest, ticket: Ticket) -> None:
-        pending.timeout_s = max(pending.timeout_s, ticket.timeout_s)
+        pending.timeout_s = max(pending.timeout_s, ticket.terms.timeout_s)
         priority = min(pending.priority, ticket.priority)
         deadline = latest(pending.deadline, ticket.deadline)
         if (priority, deadline) == (pending.priority, pending.deadline):
             return
-        queue = self.queues[pending.lane]
+        queue = self._queue_of(pending)
         queue.cancel(pending)
         pending.priority, pending.deadline = priority, deadline
         queue.push(pending, key=pending.queue_key)
 
     def _watch(self, pending: PendingRequest) -> None:
-        """The request waits as long as the most patient of them; each of them keeps its own end."""
+        """The request waits as long as the most patient of its tickets; each of them keeps its own end."""
         # When the second joins, the first is no longer alone; after that only the last one is new.
         self._keep_ends(pending, pending.tickets if len(pending.tickets) == PAIR else pending.tickets[-1:])
 
@@ -215,35 +318,36 @@ class SourceRequests:
             if ticket.deadline is not None:
                 heapq.heappush(self._followers, (ticket.deadline, ticket.sequence, ticket, pending))
 
-    def _left(self, pending: PendingRequest) -> None:
-        """Somebody left. With the last one the request is dropped, or cancelled if it runs."""
+    def withdraw(self, ticket: Ticket) -> None:
+        """The caller of a ticket has left. With the last one the request is dropped, or cancelled if it runs."""
+        pending = self._by_ticket.pop(ticket, None)
+        if pending is None:
+            return
         if pending.is_live:
             self._demote(pending)
-            return
-        if not pending.is_taken:
-            self.queues[pending.lane].cancel(pending)
+        elif not pending.is_taken:
+            self._queue_of(pending).cancel(pending)
             self.forget(pending)
         else:
             pending.stop()
-        self.wake_up.set()
 
     def _demote(self, pending: PendingRequest) -> None:
-        """Those who are left may be less urgent than the one who left."""
+        """The tickets that are left may be less urgent than the one that has ended."""
         waiting = (ticket for ticket in pending.tickets[pending.first_live :] if ticket.outcome is None)
         if pending.is_taken or any(ticket.priority is pending.priority for ticket in waiting):
             return
-        queue = self.queues[pending.lane]
+        queue = self._queue_of(pending)
         if queue.cancel(pending):
             pending.priority = min(ticket.priority for ticket in pending.living())
             queue.push(pending, key=pending.queue_key)
-            self.wake_up.set()
 
     def followers_ending(self, before: datetime) -> Iterator[Ticket]:
-        """Take out those who share a request that waits, and whose own wait ends before."""
+        """Take out the tickets that share a request that waits, and whose own wait ends before."""
         while self._followers and self._followers[0][0] < before:
             *_, ticket, pending = heapq.heappop(self._followers)
             if ticket.is_live and not pending.is_taken:
                 yield ticket
+                self._by_ticket.pop(ticket, None)
                 if pending.is_live:
                     self._demote(pending)
 
@@ -255,11 +359,27 @@ class SourceRequests:
 
     def take(self, pending: PendingRequest) -> None:
         """The request is about to be made. Invariant: `best` of its queue has just named it."""
-        self.queues[pending.lane].take_head(pending)
+        self._queue_of(pending).take_head(pending)
         if self.record.limits.timeout_s is not None:
             pending.timeout_s = min(pending.timeout_s, self.record.limits.timeout_s)
         pending.is_taken = True
         self.running[pending] = None
+
+    def reserved(self, pending: PendingRequest, permit: RequestPermit) -> None:
+        """The request is paid for, and not sent yet: whoever waits for an equal one shares it, whatever app it is."""
+        self.running[pending] = permit
+        if pending.key is None:
+            return
+        self._reserved[pending.key] = pending
+        for place, queue in self.queues.items():
+            other = self._by_key.get((pending.key, place))
+            if other is None or other.queue_key is not None or together(pending.request, other.request) is None:
+                continue
+            if queue.cancel(other):
+                self.forget(other)
+                other.is_taken = True  # its tickets no longer wait in line
+                for ticket in other.living():
+                    self._join(pending, ticket)
 
     def put_back(self, pending: PendingRequest) -> None:
         """It could not go after all: back to its old place."""
@@ -270,33 +390,29 @@ class SourceRequests:
         if living := pending.living():  # some may have joined or left meanwhile
             pending.priority = min(ticket.priority for ticket in living)
             pending.deadline = reduce(latest, (ticket.deadline for ticket in living))
-        self.queues[pending.lane].put_back(pending)
+        self._queue_of(pending).put_back(pending)
         if not pending.is_live:
             self.forget(pending)
         else:
             self._note_pace(pending)
         if len(pending.tickets) >= PAIR:
             self._keep_ends(pending, pending.living())
-        self._wake()
-
-    def _wake(self) -> None:
-        # With nothing in line, and nothing to look up, there is nothing to do.
-        if self.is_stale or self.waiting():
-            self.wake_up.set()
-        if not self.running:
-            self.all_done.set()
 
     def finished(self, pending: PendingRequest) -> None:
         """The request has ended."""
         permit = self.running.pop(pending, None)
         if permit is not None:
             self.left_over.append(permit)
-        self.queues[pending.lane].finished(pending)
+        self._queue_of(pending).finished(pending)
         self.forget(pending)
-        self._wake()
+
+    def waiting_polls(self) -> list[PendingRequest]:
+        """Polls for new releases that wait."""
+        return [pending for pending in self._polls if pending.is_live and not pending.is_taken]
 
     def answer_from_cache(self, pending: PendingRequest, results: Sequence[Result]) -> None:
         """It needs no asking: another process has the answer by now."""
+        self._queue_of(pending).cancel(pending)
         found = OutcomeStatus.FOUND
         pending.finish(
             Outcome(
@@ -306,23 +422,25 @@ class SourceRequests:
         self.finished(pending)
 
     def forget(self, pending: PendingRequest) -> None:
-        """Nobody can join it any more."""
-        if pending.key is not None and self._by_key.get(pending.key) is pending:
-            del self._by_key[pending.key]
-
-    def open(self) -> None:
-        """Take in searches again: a limiter begins, or a keeper does, after the branch was started anew."""
-        self.is_closing = self.is_gone = False
-        self.gone_because = ""
+        """No ticket can join it any more."""
+        for ticket in pending.tickets:
+            self._by_ticket.pop(ticket, None)
+        self._polls.pop(pending, None)
+        if pending.key is None:
+            return
+        if self._by_key.get((pending.key, pending.place)) is pending:
+            del self._by_key[pending.key, pending.place]
+        if self._reserved.get(pending.key) is pending:
+            del self._reserved[pending.key]
 
     def close(self) -> None:
-        """Take in nothing more. What waits ends; what runs goes on."""
+        """Take in nothing more. What waits ends; what runs continues."""
         self.is_closing = True
         for queue in self.queues.values():
             for pending in queue.drain():
                 pending.end(OutcomeStatus.SHUT_DOWN)
+                self.forget(pending)
         self._by_key.clear()
-        self.wake_up.set()
 
     def stop_running(self) -> None:
         """Cancel what still runs."""

@@ -12,9 +12,8 @@ from attrs import define, evolve, field, frozen
 
 from actors.environment import Environment
 from actors.search.request_execution import finished
-from actors.search.search import Ticket
+from actors.search.search import AppLane, Ticket
 from actors.search.source_requests import PendingRequest, SourceRequests
-from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.outcomes import OutcomeStatus, RateLimitWaitError, SourceNotAsked
 from cormorant.rules.search.priorities import Priority, aged
 from cormorant.rules.search.reasons import (
@@ -68,7 +67,7 @@ class WaitExpiry:
         opens_now_at = self.openings.of(head, aged(head.priority, (now - head.submitted_at).total_seconds()))
         if opens_now_at is not None and opens_now_at <= now and len(self.requests.paces) <= 1:
             return now  # those whose wait was over before are gone
-        queue = self.requests.queues[head.lane]
+        queue = self.requests.queues[head.place]
         final = next((reason for reason in self.openings.reasons(head, now) if reason.name in _FINAL), None)
         if final is not None:
             while (doomed := queue.head(head.priority)) is not None:
@@ -87,12 +86,13 @@ class WaitExpiry:
     def _end_by_own_pace(self, head: PendingRequest, now: datetime) -> datetime:
         """As above, where not all keep the same pace: none of its class has waited longer than the head."""
         paces = islice(self.requests.paces, PACES_MAX)
-        opens_at = {pace_s: self._horizon(evolve(head, pace_s=pace_s), now) for pace_s in paces}
-        queue = self.requests.queues[head.lane]
+        terms = {pace_s: evolve(head.terms, pace_s=pace_s) for pace_s in paces}
+        opens_at = {pace_s: self._horizon(evolve(head, terms=terms[pace_s]), now) for pace_s in terms}
+        queue = self.requests.queues[head.place]
         for pending in queue.unreachable(
-            max(opens_at.values()), head.priority, opens_for=lambda pending: opens_at.get(pending.pace_s, now)
+            max(opens_at.values()), head.priority, opens_for=lambda pending: opens_at.get(pending.terms.pace_s, now)
         ):
-            self._end_late(pending, opens_at[pending.pace_s], now)
+            self._end_late(pending, opens_at[pending.terms.pace_s], now)
         return min(opens_at.values())
 
     def _horizon(self, pending: PendingRequest, now: datetime) -> datetime:
@@ -115,7 +115,7 @@ class WaitExpiry:
         wait_s = max(0.0, (opens_at - now).total_seconds()) if opens_at and is_known else None
         waited_s = (now - ticket.submitted_at).total_seconds()
         error = RateLimitWaitError(
-            self.requests.name, wait_s=wait_s, max_wait_s=ticket.max_wait_s, priority=ticket.priority
+            self.requests.name, wait_s=wait_s, max_wait_s=ticket.terms.max_wait_s, priority=ticket.priority
         )
         ticket.end(OutcomeStatus.RATE_LIMITED, error, waited_s=waited_s)
         never = RequestResult(
@@ -131,11 +131,11 @@ _ALREADY = datetime.min.replace(tzinfo=UTC)
 
 @define(eq=False)
 class OpeningTimes:
-    """The openings of one source, remembered by class and age."""
+    """The openings of one source, remembered by place in line, class and age."""
 
     environment: Environment
     requests: SourceRequests
-    _found: dict[tuple[Lane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
+    _found: dict[tuple[AppLane, Priority, Priority, float | None], datetime | None] = field(init=False, factory=dict)
 
     def forget(self) -> None:
         """What is known has changed, or the clock may have."""
@@ -155,14 +155,15 @@ class OpeningTimes:
         request = NextRequest(
             lane=pending.lane,
             priority=pending.priority,
-            pace_s=pending.pace_s,
+            pace_s=pending.terms.pace_s,
             waited_s=(now - pending.submitted_at).total_seconds(),
+            share_reason=self.requests.shares.get(pending.place),
         )
         return rule(known.state, known.limits, request, now=now, edges=known.edges[pending.lane])
 
     def of(self, pending: PendingRequest, rank: Priority) -> datetime | None:
         """When the source opens for a request that counts as this class by now."""
-        key = (pending.lane, pending.priority, rank, pending.pace_s)
+        key = (pending.place, pending.priority, rank, pending.terms.pace_s)
         if key in self._found:
             return self._found[key]
         now = self.environment.now()

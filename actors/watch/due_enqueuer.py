@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from attrs import define, field
 
+from actors.actor import Recheck
 from actors.contained import Failed, contained
-from actors.environment import Environment
 from actors.jobs.working_set import JobWakeUp
 from actors.periodic import Periodic
 from actors.watch.watch_jobs import collect_jobs, saved_search_jobs
@@ -28,46 +28,48 @@ R = TypeVar("R", PriceWatch, SavedSearch)
 
 TOGETHER = 50
 """So many due rows are read at once."""
-PRICES_LOOK_S = 30.0
-"""How often the price ticker looks for due prices."""
-SAVED_LOOK_S = 60.0
-"""How often the saved search ticker looks for due saved searches."""
+AGAIN_S = 60.0
+"""When the next tick is due after one that could not enqueue all that was due."""
 
 
 @define(eq=False, kw_only=True)
-class DueEnqueuer(Periodic[None], Generic[R]):
+class DueEnqueuer(Periodic[Recheck], Generic[R]):
     """Enqueues the jobs of due rows. Nothing is lost when it is cancelled: each of its steps is one transaction."""
 
-    environment: Environment = field(kw_only=False)
     configured: Sequence[R]
     """Those of the settings file."""
     producer: JobWakeUp
-    grace_s: float = 0.0
     kind: ClassVar[WatchKind[Any]]
     _has_configured: bool = field(init=False, default=False)
+
+    @property
+    def channels(self) -> Sequence[str]:
+        """The rows, and the switch that pauses everything."""
+        return (self.kind.table, pauses.CHANNEL)
 
     @abstractmethod
     def jobs_of(self, row: R, place: int) -> Sequence[NewJob]:
         """The jobs of a row, after `place` others."""
 
-    async def round(self) -> None:
+    async def tick(self) -> float | None:
         """Enqueue what is due."""
         database = self.environment.database
         if not self._has_configured:
             await database.run(watches.set_configured, self.kind, self.configured)
             self._has_configured = True
         if await database.read(pauses.is_all_paused):
-            return
-        place, is_more = 0, True
-        while is_more:
-            due: list[R] = await database.read(watches.due, self.kind, now=self.environment.now(), limit=TOGETHER)
-            is_more = len(due) == TOGETHER
+            return None
+        place, has_failed = 0, False
+        while due := await database.read(watches.due, self.kind, now=self.environment.now(), limit=TOGETHER):
             for row in due:
                 enqueued = await self._enqueue(row, place)
                 if enqueued:
                     self.producer.set()
                 place += enqueued or 0
-                is_more &= enqueued is not None  # one that stays due would be read again at once
+                has_failed |= enqueued is None
+            if has_failed or not self.is_in_budget:  # one that stays due would be read again at once
+                return AGAIN_S if has_failed else 0.0
+        return self.seconds_until(await database.read(watches.next_due, self.kind))
 
     async def _enqueue(self, row: R, place: int) -> int | None:
         """Number of jobs. None: an error was contained, and the row stays due because its next time cannot be set."""
@@ -95,7 +97,6 @@ class DueEnqueuer(Periodic[None], Generic[R]):
 class PriceTicker(DueEnqueuer[PriceWatch]):
     """Watched prices."""
 
-    interval_s: float = PRICES_LOOK_S
     kind: ClassVar[WatchKind[Any]] = PRICE
 
     def jobs_of(self, row: PriceWatch, place: int) -> Sequence[NewJob]:
@@ -107,7 +108,6 @@ class PriceTicker(DueEnqueuer[PriceWatch]):
 class SavedSearchTicker(DueEnqueuer[SavedSearch]):
     """Saved searches."""
 
-    interval_s: float = SAVED_LOOK_S
     kind: ClassVar[WatchKind[Any]] = SAVED
 
     def jobs_of(self, row: SavedSearch, place: int) -> Sequence[NewJob]:  # noqa: ARG002 - all start at once

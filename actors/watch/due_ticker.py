@@ -9,10 +9,10 @@ from typing import ClassVar, TypeVar
 import trio
 from attrs import define, field
 
-from actors.environment import Environment
 from actors.jobs.working_set import OwnerLease
-from actors.periodic import Periodic, WakeUp
+from actors.periodic import Periodic
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
+from storage import pauses
 from storage.tables import ClaimedTable
 from storage.watch import watches
 
@@ -26,38 +26,34 @@ RELEASE_S = 0.4
 class DueTicker(Periodic[M]):
     """Claims due rows of a table in the name of this process, and works on them while its lease is held.
 
-    Rounds and all other tasks that work on claimed rows run in `work`. They are cancelled when the lease is lost: another
+    Ticks and all other tasks that work on claimed rows run in `work`. They are cancelled when the lease is lost: another
     process may claim the same rows then. The heartbeat keeps the claims alive, and the reclaim sweeper frees those of a process
     that is dead.
     """
 
-    environment: Environment = field(kw_only=False)
     lease: OwnerLease
-    wake_up: WakeUp = field(factory=WakeUp)
-    """Set in this process when rows may be due, for instance because the sweeper has freed some."""
     work: trio.Nursery = field(init=False)
     table: ClassVar[ClaimedTable]
     _may_start: bool = field(init=False, default=False)
     """Whether `work` is open. The lease may be held again while the work of the lost one still ends."""
 
-    async def begin(self) -> None:
-        """Start with the lease."""
-        self.nursery.start_soon(self._work_while_held)
-        self.nursery.start_soon(self.wake_on, self.wake_up, 0.0)
+    @property
+    def channels(self) -> Sequence[str]:
+        """The rows, and the switch that pauses everything."""
+        return (self.table.name, pauses.CHANNEL)
 
-    async def wake_on(self, wake_up: WakeUp, debounce_s: float) -> None:
-        """Start a round after each wake-up, but not twice within the debounce time."""
-        while True:
-            await wake_up.wait()
-            self.wake_now()
-            await trio.sleep(debounce_s)
+    async def begin(self) -> None:
+        """Begin with the lease."""
+        await super().begin()
+        self.wake_at = math.inf
+        self.nursery.start_soon(self._work_while_held)
 
     async def _work_while_held(self) -> None:
         while True:
             await self.lease.held.wait()
             async with trio.open_nursery() as self.work:
                 self._may_start = True
-                self.wake_now()
+                self.tick_now()
                 await self.lease.lost.wait()
                 self._may_start = False
                 self.work.cancel_scope.cancel()
@@ -67,9 +63,9 @@ class DueTicker(Periodic[M]):
         """The lease is lost, and no task works on a claimed row any more."""
 
     async def wake(self) -> None:
-        """Start a round, unless the lease is lost: then the next one starts when it is held again."""
+        """Start a tick, unless the lease is lost: then the next one starts when it is held again."""
         if self._may_start:
-            self.start_round(self.work)
+            self.start_tick(self.work)
         else:
             self.wake_at = math.inf
 

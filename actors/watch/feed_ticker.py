@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 import trio
 from attrs import define, field, frozen
 
-from actors.actor import Reply
-from actors.periodic import WakeUp
+from actors.actor import Recheck, Reply
 from actors.watch.due_ticker import DueTicker
 from actors.watch.feed_checker import PUT_OFF_S, CheckNotRecorded, FeedChecker
-from actors.watch.feed_maintenance import FeedMaintenance
 from actors.watch.host_queues import HostQueues
 from cormorant.rules.errors import CommitUnknown, CormorantError, MailboxFull, StorageUnavailable
 from cormorant.rules.schedules import is_misfire
@@ -23,26 +21,19 @@ from storage.tables import FEEDS, ClaimedTable
 from storage.watch import feed_claims, feeds
 from storage.watch.feed_claims import CheckedElsewhere
 
-LOOK_S = 60.0
-"""How often it looks for due feeds, whatever happens."""
-DEBOUNCE_S = 1.0
-"""The shortest time between two looks for feeds that become due."""
-CHANGED_DEBOUNCE_S = 1.0
-"""The shortest time between two looks because others have written: on SQLite every write is heard."""
-AWAY_S = 5.0
-"""When it looks again after the database was away."""
+OVERDUE = timedelta(minutes=2)
+"""A tick that is later than planned by more comes after a pause, an outage or a sleep: what is overdue is spread out."""
 CLAIM_FRESH_S = 10.0
 """Before a check begins, a claim that is older is looked at: the feed may be paused, changed or removed meanwhile."""
 QUEUED_FOR_EACH = 8
 """So many wait for each that may run."""
 HAND_MAX = 1_000
 """With checks by hand no more than so many wait."""
-ASLEEP_LOOKS = 2
-"""Who has missed so many looks has slept: what came due meanwhile is spread out."""
 SPREAD_PAGES = 20
 PAGE = 500
 LANE_MAX = 4
 """When there is no room for more, so many of a host stay claimed: the others are released until their turn."""
+_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 @frozen(kw_only=True)
@@ -62,14 +53,11 @@ class ClaimedFeed:
 
 
 @define(eq=False, kw_only=True)
-class FeedTicker(DueTicker[CheckNow]):
-    """Scheduled checks and checks by hand go one way."""
+class FeedTicker(DueTicker[CheckNow | Recheck]):
+    """Scheduled checks and checks by hand go one way. Those that run at a stop did not happen, and are due as before."""
 
     checker: FeedChecker
     configured: Sequence[Subscription]
-    interval_s: float = LOOK_S
-    grace_s: float = 0.0
-    """None: checks that run are cancelled. They did not happen, and are due as before."""
     table: ClassVar[ClaimedTable] = FEEDS
     _has_configured: bool = field(init=False, default=False)
     _held: dict[int, ClaimedFeed] = field(init=False, factory=dict)
@@ -85,26 +73,25 @@ class FeedTicker(DueTicker[CheckNow]):
     _later: dict[int, trio.CancelScope] = field(init=False, factory=dict)
     """Feeds that stay claimed and are left alone, because nothing of their last check could be written."""
     _slots: trio.CapacityLimiter = field(init=False)
-    _looked_at: datetime | None = field(init=False, default=None)
+    _ticked_at: datetime | None = field(init=False, default=None)
+    _planned_at: datetime = field(init=False, default=datetime.min.replace(tzinfo=UTC))
+    """When the next tick is to begin. What was due before is claimed already."""
     _overdue_before: datetime | None = field(init=False, default=None)
     """What was due before this is to be spread out; None: that is done."""
-    _maintenance: FeedMaintenance = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         options = self.environment.settings.subscriptions
         self._slots = trio.CapacityLimiter(min(options.max_concurrent_checks, options.max_concurrent_domains))
         self._turns = HostQueues(options.domain_request_delay_s)
-        self._maintenance = FeedMaintenance(self.environment, active=self.checker.active)
 
-    async def begin(self) -> None:
-        """Start with the lease, and look whenever something may be due."""
-        await super().begin()
-        changes = WakeUp()
-        self.nursery.start_soon(self.wake_on, changes, CHANGED_DEBOUNCE_S)
-        self.nursery.start_soon(self.environment.database.listen, feeds.CHANNEL, changes.set)
+    async def handle(self, message: CheckNow | Recheck) -> None:
+        """Check one now, or join the check that runs; or look again at what is due."""
+        if isinstance(message, CheckNow):
+            self._check_soon(message)
+        else:
+            self.tick_soon()
 
-    async def handle(self, message: CheckNow) -> None:
-        """Check one now, or join the check that runs."""
+    def _check_soon(self, message: CheckNow) -> None:
         number = message.number
         if self.lease.lost.is_set():
             message.reply.refuse(_unconfirmed())
@@ -113,12 +100,13 @@ class FeedTicker(DueTicker[CheckNow]):
             message.reply.refuse(MailboxFull("subscription_ticker", HAND_MAX))
             return
         others = [each for each in self._waiting.get(number, ()) if not each.abandoned]
+        message.reply.defer()
         self._waiting[number] = [*others, message.reply]
         if number in self._held:
             self._move_to_front(number)
         else:
             self._asked.add(number)
-            self.wake_now()
+            self.tick_now()
 
     def _move_to_front(self, number: int) -> None:
         """Someone waits for it: it is next at its host, unless it is being checked."""
@@ -142,16 +130,16 @@ class FeedTicker(DueTicker[CheckNow]):
             for reply in self._waiting.pop(number, ()):
                 reply.refuse(why)
 
-    async def round(self) -> float | None:
-        """Claim what is due and there is room for. Returns the seconds until the next round."""
+    async def tick(self) -> float | None:
+        """Claim what is due and there is room for."""
         try:
-            return await self._tick()
+            return await self._tick_once()
         except (StorageUnavailable, CommitUnknown) as away:
             self._may_have_others = True
             self._refuse([*self._asked], away)
-            return AWAY_S
+            raise
 
-    async def _tick(self) -> float | None:
+    async def _tick_once(self) -> float | None:
         database = self.environment.database
         if not self._has_configured:
             await database.run(feeds.set_configured, self.configured)
@@ -162,23 +150,23 @@ class FeedTicker(DueTicker[CheckNow]):
         await self._claim_asked()
         due = await database.read(feed_claims.read_due)
         if due.is_paused:
+            self._planned_at = min(self._planned_at, due.next_due or _LATEST)
             return None
         now = self.environment.now()
-        if self._looked_at is not None and now < self._looked_at:
-            self._maintenance.run_soon()  # the clock was set back: what it put off is not to wait for an hour
-        asleep_s = ASLEEP_LOOKS * self.interval_s
-        if self._looked_at is None or (now - self._looked_at).total_seconds() > asleep_s:
-            self._overdue_before = now - timedelta(seconds=asleep_s)
-        self._looked_at = now
+        if self._ticked_at is None or now < self._ticked_at:
+            while await database.run(feeds.reschedule_after_clock_jump, now=now, limit=PAGE) == PAGE:
+                pass
+        self._ticked_at = now
+        if now - self._planned_at > OVERDUE:
+            self._overdue_before = now - OVERDUE
         if self._overdue_before is not None and not await self._spread(self._overdue_before, now):
-            return DEBOUNCE_S
+            return 0.0
         upcoming = due.next_due
         if upcoming is not None and upcoming <= now:
             await self._claim_due(now)
             upcoming = (await database.read(feed_claims.read_due)).next_due
-        if await self._maintenance.run():
-            return DEBOUNCE_S  # there are due ones, or more to forget
-        return None if upcoming is None else max(DEBOUNCE_S, (upcoming - self.environment.now()).total_seconds())
+        self._planned_at = _LATEST if upcoming is None else max(upcoming, now)
+        return self.seconds_until(upcoming)
 
     async def _claim_asked(self) -> None:
         """Claim the feeds that someone wants to be checked now, due or not."""
@@ -274,8 +262,9 @@ class FeedTicker(DueTicker[CheckNow]):
             self._turns.rest(host)
 
     def _end_check(self, number: int, what: FeedCheck | CormorantError) -> None:
-        """It is no longer claimed; who waits for it is answered."""
+        """It is no longer claimed; who waits for it is answered. It is due again some time, which the next tick reads."""
         self._held.pop(number, None)
+        self.tick_soon()
         self._asked.discard(number)
         for reply in self._waiting.pop(number, ()):
             if isinstance(what, FeedCheck):

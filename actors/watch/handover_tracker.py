@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import trio
 from attrs import define, field, frozen
 
+from actors.actor import Recheck
 from actors.contained import Failed, contained
 from actors.jobs.working_set import JobWakeUp
 from actors.watch.due_ticker import DueTicker
@@ -80,31 +81,35 @@ def parcel_of(handover: Handover) -> Parcel:
 
 
 @define(eq=False, kw_only=True)
-class HandoverTracker(DueTicker[None]):
-    """Follows what was handed over to its end, where the target tells."""
+class HandoverTracker(DueTicker[Recheck]):
+    """Follows what was handed over to its end, where the target tells. At a stop it only has to look again later."""
 
     places: Mapping[str, ConfiguredTarget]
     chooser: CandidateChoice
     producer: JobWakeUp
-    interval_s: float = field(init=False)
-    grace_s: float = 0.0
-    """None: it only looks, and looks again."""
+    budget_s: float = 60.0
+    item_s: float = LOOK_S + 5.0
     table: ClassVar[ClaimedTable] = HANDOVERS
-    _orphans_at: float = 0.0
+    _orphans_at: float = field(init=False, default=0.0)
 
-    def __attrs_post_init__(self) -> None:
-        self.interval_s = min([FOLLOW_S, *(place.follow_s for place in self.places.values())]) / 2
-
-    async def round(self) -> None:
+    async def tick(self) -> float | None:
         """Ask for those that are due; now and then look for wants that no job cares for."""
-        await self._follow()
+        database, known = self.environment.database, [*self.places]
+        due = await database.read(handovers.next_due, known=known)
+        if due is not None and due <= self.environment.now():
+            await self._follow()
+            due = await database.read(handovers.next_due, known=known)
         if trio.current_time() >= self._orphans_at:
             self._orphans_at = trio.current_time() + ORPHANS_S
             await self._enqueue_orphans()
+        orphans_s = self._orphans_at - trio.current_time()
+        # One of which nothing could be stored is still due. It is asked for again after a while.
+        due_s = self.seconds_until(due)
+        return orphans_s if due_s is None else min(orphans_s, due_s or self._again_s)
 
     async def _follow(self) -> None:
         is_more = True
-        while is_more:
+        while is_more and self.is_in_budget:
             due = await self.environment.database.run(
                 handovers.claim_due,
                 worker=self.lease.owner,
@@ -135,6 +140,10 @@ class HandoverTracker(DueTicker[None]):
         return await contained(
             step, kind="handover", item=handover.title, emit=self.environment.emit, expected=(HandoverChanged,)
         )
+
+    @property
+    def _again_s(self) -> float:
+        return min([FOLLOW_S, *(place.follow_s for place in self.places.values())]) / 2
 
     def _age_s(self, handover: Handover) -> float:
         return (self.environment.now() - handover.created_at).total_seconds()

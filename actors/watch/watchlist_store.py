@@ -79,6 +79,10 @@ class DatabaseArtistStore:
         """Claim due artists in the name of this process, as long as it lives; and return those that are due and blocked."""
         return await self.environment.database.run(claim_due, worker=self.lease.owner, now=now, limit=limit)
 
+    async def next_due(self) -> datetime | None:
+        """When the next artist is due."""
+        return await self.environment.database.read(watchlist.next_due)
+
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
         """Release artists that were not checked. They are charged nothing."""
         await self.environment.database.run(watchlist.release, artists, next_attempt_at=next_attempt_at)

@@ -12,9 +12,11 @@ from typing import ClassVar, TypeVar
 import trio
 from attrs import define, field, frozen
 
+from actors.actor import Recheck
 from actors.contained import Failed, contained
 from actors.watch.due_ticker import RELEASE_S, DueTicker
-from actors.watch.watchlist_store import ProgressStore, WatchlistStore
+from actors.watch.watchlist_store import DatabaseArtistStore, ProgressStore, WatchlistStore
+from cormorant.rules.errors import ActorError
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
     RateLimitWaitError,
@@ -64,6 +66,14 @@ SHARE_WITHOUT_TRACKS = 0.25
 """In the last part of its budget a tick asks for no tracks."""
 
 
+@frozen
+class TickNow:
+    """Command: tick at once, whatever the interval. Coalesced."""
+
+    def lost(self, error: ActorError) -> None:
+        """The ticker that is started next begins with a tick."""
+
+
 @frozen(kw_only=True)
 class _ArtistCheck:
     """What came of looking at one artist."""
@@ -75,13 +85,11 @@ class _ArtistCheck:
 
 
 @define(eq=False, kw_only=True)
-class WatchlistTicker(DueTicker[None]):
+class WatchlistTicker(DueTicker[TickNow | Recheck]):
     """One tick at a time; none begins while the service stops."""
 
     store: WatchlistStore
     walks: ProgressStore
-    interval_s: float = field(init=False)
-    grace_s: float = field(init=False)
     table: ClassVar[ClaimedTable] = ARTISTS
     _deadline: float = field(init=False, default=math.inf)
     _in_hand: dict[Key, Artist] = field(init=False, factory=dict)
@@ -91,8 +99,9 @@ class WatchlistTicker(DueTicker[None]):
     """Of which lists something is kept from earlier ticks."""
 
     def __attrs_post_init__(self) -> None:
-        self.interval_s = self.environment.settings.watchlist.interval_s
-        self.grace_s = self.environment.settings.watchlist.shutdown_grace_s
+        options = self.environment.settings.watchlist
+        self.interval_s, self.grace_s = options.interval_s, options.shutdown_grace_s
+        self.budget_s, self.item_s = options.tick_budget_s, CLAIM_SPARE_S
 
     async def begin(self) -> None:
         """Start with the lease."""
@@ -104,22 +113,37 @@ class WatchlistTicker(DueTicker[None]):
         await super().end()
         self.environment.emit(WatchlistStopped(cancelled=len(self._in_hand)))
 
-    async def round(self) -> None:
-        """One tick: claim due artists, check as many as the budget allows, and release the others."""
+    async def handle(self, message: TickNow | Recheck) -> None:
+        """Tick at once, or as soon as the interval allows."""
+        if isinstance(message, TickNow):
+            self.tick_now()
+        else:
+            self.tick_soon()
+
+    async def tick(self) -> float | None:
+        """Claim due artists, check as many as the budget allows, and release the others."""
         if await self.environment.database.read(pauses.is_all_paused):
-            return
+            return None
         began, now, options = trio.current_time(), self.environment.now(), self.environment.settings.watchlist
         until = now + timedelta(seconds=options.tick_budget_s + CLAIM_SPARE_S)
         batch = await self._of_store(partial(self._claim, now=now, until=until, limit=options.max_per_tick))
         if isinstance(batch, Failed):
-            return
-        if not batch:
+            return 0.0
+        if batch:
+            await self._check_batch(batch, began)
+        else:
             self.environment.emit(WatchlistHeartbeat())
-            return
+        return await self._next_due_s()
+
+    async def _next_due_s(self) -> float | None:
+        """Seconds until the next artist is due. The store of an embedding program announces nothing: it is asked every interval."""
+        return self.seconds_until(await self.store.next_due()) if isinstance(self.store, DatabaseArtistStore) else 0.0
+
+    async def _check_batch(self, batch: Sequence[Artist], began: float) -> None:
         pending = deque(batch)
         self._in_hand.clear()
         self._read, self._kept = {}, set()
-        self._deadline = began + options.tick_budget_s
+        self._deadline = began + self.environment.settings.watchlist.tick_budget_s
         try:
             await self._work_through(pending)
         finally:

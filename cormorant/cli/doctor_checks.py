@@ -33,6 +33,7 @@ from cormorant.rules.settings.settings import Settings
 from cormorant.services.data_folder import data_folder
 from cormorant.settings import load_settings
 from storage.database import SchemaState
+from supervisors import open_service
 
 __all__ = ["DoctorCheck", "DoctorStatus", "clock_check", "disk_check", "examine"]
 
@@ -70,6 +71,7 @@ def examine(config: str) -> Iterator[DoctorCheck]:
     """All checks, in the order they build on each other."""
     try:
         settings = settled(load_settings(config))
+        open_service(settings)  # the tree refuses what it cannot do; nothing is started
     except SettingsError as error:
         for problem in error.problems:
             yield DoctorCheck("settings", DoctorStatus.FAIL, problem)

@@ -91,7 +91,7 @@ async def _search(session: CommandSession, wanted: SearchOptions) -> int:
             max_wait_s=wanted.max_wait_s,
             consumer="cormorant search",
         )
-        records = [requests.record for requests in searches.directory.by_name.values()]
+        records = searches.directory.records()
         words = SearchText(
             explain=lambda source: searches.explain(source, wanted.priority),
             started=started.since,

@@ -48,8 +48,8 @@ class PlaygroundRun:
     ) -> bool | None:
         return await self._playground.__aexit__(kind, error, trace)
 
-    async def serve_until(self, told: trio.Event) -> None:
-        """Say where one is, and let the invented person search until the service is told to stop."""
+    async def live(self) -> None:
+        """Say where one is, and let the invented person search until cancelled."""
         service = self._service
         service.emit(
             PlaygroundOpened(address=self._playground.address, sites=len(self._sites()), leave_with=LEAVE_WITH)
@@ -59,8 +59,6 @@ class PlaygroundRun:
             nursery.start_soon(self._watch)
             nursery.start_soon(self._check)
             nursery.start_soon(Person(service=service, chance=service.environment.chance).live)
-            await told.wait()
-            nursery.cancel_scope.cancel()
 
     async def _watch(self) -> None:
         """Watch a few artists, and look again when something has come out: nobody wants to wait for a minute."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
+from trio_util import wait_any
 
 from actors.environment import Environment
 from actors.jobs.handler import Handler, Run
@@ -23,6 +24,7 @@ from cormorant.cli.console.preflight import (
     display_database,
     load_or_refuse,
     make_data_folder,
+    mistakes_refused,
     mode_problems,
     port_problem,
     refuse,
@@ -60,7 +62,8 @@ def serve(config: str, signals: StopSignals) -> int:
     refuse(port_problem(settings))
     secrets = tuple(secrets_in(settings))
     log = LogWriter(settings.log, stream=sys.stderr, secrets=secrets)
-    service = open_service(settings, environment=Environment(settings, listeners=[log]), handlers=handlers)
+    with mistakes_refused():
+        service = open_service(settings, environment=Environment(settings, listeners=[log]), handlers=handlers)
     make_data_folder(settings)
     with log:
         signals.last_words = partial(log.close, _FORCED_FLUSH_S)
@@ -102,10 +105,7 @@ async def _until_stop_requested(service: Service, signals: StopSignals, config: 
                 signals.ask = partial(_call_soon, token, told.set)  # only a start is cut short; what runs is asked
                 await trio.to_thread.run_sync(_write_ready, service.settings, config)  # a stuck stream holds up no job
                 gc.freeze()  # what was loaded stays: going through all of it again holds up the loop for 0.1 s
-                if playing is None:
-                    await told.wait()
-                else:
-                    await playing.serve_until(told)
+                await wait_any(told.wait, *([] if playing is None else [playing.live]))
     return service.report
 
 

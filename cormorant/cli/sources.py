@@ -327,9 +327,11 @@ class SourceText(Times):
         self, view: SourceView, explanation: Explanation, priority: Priority, lane: Lane
     ) -> Iterator[list[str]]:
         closed = {reason.name: reason for reason in explanation.reasons}
+        # Of the two ways to count a day one holds. A command is no app, so that it has no share.
+        hidden = {ReasonName.RESET if view.limits.reset is None else ReasonName.DAY, ReasonName.APP_SHARE}
         for name in ReasonName:
-            if name is (ReasonName.RESET if view.limits.reset is None else ReasonName.DAY):
-                continue  # of the two ways to count a day one holds
+            if name in hidden:
+                continue
             reason = closed.get(name)
             if reason is None:
                 yield [name.value, "open", self._open(view, name, priority, lane)]

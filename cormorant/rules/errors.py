@@ -91,6 +91,24 @@ class MailboxFull(ActorError):
         self.capacity = capacity
 
 
+class UnknownMessage(ActorError):
+    """The actor does not take messages of this class. Nothing was done."""
+
+    def __init__(self, actor: str, message: str) -> None:
+        super().__init__(actor, f"{actor} takes no message of class {message}")
+        self.message = message
+
+
+class NotAnswered(ActorError):
+    """The actor handled the question and gave no answer: a mistake in its code."""
+
+    http_status = 500
+
+    def __init__(self, actor: str, message: str) -> None:
+        super().__init__(actor, f"{actor} handled {message} and gave no answer; report this")
+        self.message = message
+
+
 class WaitForbidden(ActorError):
     """An actor tried to wait for one that may wait for it: the two could stop for ever."""
 

@@ -217,6 +217,21 @@ class SupervisorStopped(Event):
 # Actors
 
 
+@event("clock.stepped", level="warning")
+class ClockStepped(Event):
+    """The wall clock was set, or the machine slept: it has moved by so much against the time that passed."""
+
+    by_s: float
+
+
+@event("actor.tick_cut_off", level="warning")
+class TickCutOff(Event):
+    """A tick of an actor took longer than its budget and one item more, and was cancelled. The next one goes on."""
+
+    actor: str
+    after_s: float
+
+
 @event("actor.message_lost", level="warning")
 class MessageLost(Event):
     """A message that nobody waits for was not handled, or only in part: its actor crashed, was restarted or is gone."""

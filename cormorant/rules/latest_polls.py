@@ -1,4 +1,4 @@
-"""When a source is polled for new releases, and for which categories."""
+"""When a source is polled for new releases, for which categories, and which polls are one request."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 from attrs import field, frozen
 
-from cormorant.rules.search.requests import CATEGORIES_MAX
+from cormorant.rules.search.requests import CATEGORIES_MAX, PAGE_SIZE_MAX, SearchRequest
 
-__all__ = ["ALL", "LatestState", "Times", "asked_for", "categories_to_ask", "is_fresh", "with_times"]
+__all__ = ["ALL", "LatestState", "Poll", "Times", "asked_for", "is_fresh", "poll_for", "with_times"]
 
 ALL: Final = -1
 """Stands for every category, which is what an app asks for that names none."""
 
-_WANTED: Final = timedelta(days=1)
+_WANTED: Final = timedelta(days=7)
 """A category that no app has wanted for so long is not asked for any more."""
 _NAMES_MAX: Final = 300
 
@@ -42,7 +42,7 @@ def asked_for(categories: Iterable[int]) -> frozenset[int]:
 def is_fresh(state: LatestState, wanted: Iterable[int], *, now: datetime, ttl_s: float) -> bool:
     """Whether what is kept is new enough in all of these categories.
 
-    Asking for all of them renews only what was asked for by itself before: see `categories_to_ask`.
+    Asking for all of them renews only what was asked for by itself before: see `poll_for`.
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -62,8 +62,21 @@ def _is_new(fetched: Times, category: int, now: datetime, ttl_s: float) -> bool:
     return any(timedelta(0) <= now - at < timedelta(seconds=ttl_s) for at in times)
 
 
-def categories_to_ask(state: LatestState, waiting: frozenset[int], *, now: datetime, ttl_s: float) -> frozenset[int]:
-    """For what the site is asked when apps wait for these: what all apps have wanted lately, in one request.
+@frozen(kw_only=True)
+class Poll:
+    """A poll for new releases. Polls of the same kind are one request, with the categories of all."""
+
+    kind: str
+    asked: frozenset[int]
+
+    @property
+    def request(self) -> SearchRequest:
+        """What the site is asked."""
+        return SearchRequest(categories=sorted(self.asked - {ALL}), limit=PAGE_SIZE_MAX)
+
+
+def poll_for(state: LatestState, wanted: frozenset[int], *, now: datetime, ttl_s: float) -> Poll:
+    """The poll for an app that wants these categories: for what all apps have wanted in the last week, in one request.
 
     What was never asked for is asked for alone the first time. Among what others want it might not be on the page at all,
     and an app that was just added would be told that there is nothing.
@@ -72,17 +85,21 @@ def categories_to_ask(state: LatestState, waiting: frozenset[int], *, now: datet
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> early = dict.fromkeys([5030, 3000], noon - timedelta(hours=1))
     >>> state = LatestState(fetched=early, wanted=early)
-    >>> [sorted(categories_to_ask(state, frozenset(each), now=noon, ttl_s=60)) for each in ([5030], [2000], [ALL])]
-    [[3000, 5030], [2000], [-1]]
+    >>> polls = [poll_for(state, frozenset(each), now=noon, ttl_s=60) for each in ([5030], [2000], [ALL])]
+    >>> [(poll.kind, poll.request.categories) for poll in polls]
+    [('known', (3000, 5030)), ('first', (2000,)), ('all', ())]
     """
-    if waiting - state.fetched.keys():
-        asked = frozenset(each for each in waiting if not _is_new(state.fetched, each, now, ttl_s))
+    kind = "known" if wanted <= state.fetched.keys() else "first"
+    if kind == "first":
+        asked = frozenset(each for each in wanted if not _is_new(state.fetched, each, now, ttl_s))
     else:
-        asked = waiting | {each for each, at in state.wanted.items() if abs(now - at) < _WANTED}
-    return frozenset({ALL}) if ALL in asked or len(asked) > CATEGORIES_MAX else asked
+        asked = wanted | {each for each, at in state.wanted.items() if abs(now - at) < _WANTED}
+    if ALL in asked or len(asked) > CATEGORIES_MAX:
+        return Poll(kind="all", asked=frozenset({ALL}))
+    return Poll(kind=kind, asked=asked)
 
 
 def with_times(times: Times, categories: Iterable[int], *, now: datetime) -> dict[int, datetime]:
-    """The times with these set to now; what is a day old is forgotten, and of too many the oldest."""
+    """The times with these set to now; what is a week old is forgotten, and of too many the oldest."""
     recent = {each: at for each, at in times.items() if abs(now - at) < _WANTED} | dict.fromkeys(categories, now)
     return dict(sorted(recent.items(), key=lambda pair: pair[1], reverse=True)[:_NAMES_MAX])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from cormorant.rules.events import Event, Stamped
 
@@ -25,6 +25,15 @@ class Clock(Protocol):
 
     def stopwatch(self) -> float:
         """Seconds of real time, to measure how long work keeps the processor. Stands still in a simulation."""
+        ...
+
+
+@runtime_checkable
+class SteppedClock(Clock, Protocol):
+    """A clock that knows when it is set, as a simulated one does. Others are compared with trio's."""
+
+    async def wait_for_step(self) -> float:
+        """Wait until it is set. Returns by how many seconds."""
         ...
 
 

@@ -162,40 +162,31 @@ def delay_before_restart(*, crashes_in_a_row: int, jitter: float) -> float:
     return _doubled(BACKOFF_BASE_S, BACKOFF_CAP_S, times=crashes_in_a_row - 1, jitter=jitter)
 
 
-ROLES = (
-    "storage",
-    "rate_limiter",
-    "source_keeper",
-    "dispatcher",
-    "handover",
-    "job_runner",
-    "watchlist_ticker",
-    "subscription_ticker",
-    "saved_search_ticker",
-    "reclaim_sweeper",
-    "maintenance",
-    "web",
-)
-"""The roles of the tree in the order they are started. Waiting goes only from a later one to an earlier one."""
+@frozen
+class Place:
+    """Where in a tree of supervisors a child is: its numbers in the starting orders, from the root down.
 
-_RANK = {role: rank for rank, role in enumerate(ROLES)}
-
-
-def may_wait_for(waiter: str, target: str) -> bool:
-    """Whether an actor may wait in a send to, or an answer from, another. Names outside the tree are not restricted.
-
-    A name may say which one of its role it is, after a colon.
-
-    >>> may_wait_for("dispatcher", "rate_limiter:redacted"), may_wait_for("rate_limiter:redacted", "dispatcher")
-    (True, False)
-    >>> may_wait_for("dispatcher", "dispatcher")
-    False
+    Children that are added later share the number after the last listed one.
     """
-    waiter_rank, target_rank = _rank_of(waiter), _rank_of(target)
-    if waiter_rank is None or target_rank is None:
-        return waiter != target
-    return target_rank < waiter_rank
+
+    root: object
+    path: tuple[int, ...] = ()
+
+    def below(self, number: int) -> Place:
+        """The place of a child."""
+        return Place(self.root, (*self.path, number))
 
 
-def _rank_of(name: str) -> int | None:
-    return _RANK.get(name.partition(":")[0])
+def may_wait_for(waiter: Place | None, target: Place | None) -> bool:
+    """Whether an actor may wait in a send to, or an answer from, another: only if the other was started earlier.
+
+    A single direction prevents deadlocks on full mailboxes. Actors of different trees, or of none, are not restricted.
+
+    >>> root = Place("root")
+    >>> limiter, dispatcher = root.below(0).below(0), root.below(1)
+    >>> may_wait_for(dispatcher, limiter), may_wait_for(limiter, dispatcher), may_wait_for(limiter, None)
+    (True, False, True)
+    """
+    if waiter is None or target is None or waiter.root is not target.root:
+        return True
+    return target.path < waiter.path

@@ -5,37 +5,44 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from attrs import define, field, frozen
 
-from actors.actor import Address
+from actors.actor import Address, Recheck
 from actors.environment import Environment
 from actors.search.callbacks import OnComplete, OnJobDone
 from actors.search.dispatcher import Submit
-from actors.search.request_execution import holding_slot
-from actors.search.search import Execute, Search
-from actors.search.source_reconciler import SourceDirectory
-from actors.search.source_requests import SourceRequests
+from actors.search.rate_limiter import SourceChanged
+from actors.search.request_execution import holding_slot, searching_with
+from actors.search.search import Execute, Search, Terms, app_lane
+from actors.search.source_directory import SourceDirectory, SourceEntry
+from cormorant.rules.errors import ActorError
 from cormorant.rules.search import priorities, reservations
 from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits
 from cormorant.rules.search.outcomes import NestedSearch, Outcome, SearchError
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Explanation, NextRequest, explain, set_aside
-from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchPage, SearchRequest, search_key
+from cormorant.rules.search.requests import QUERY_LENGTH_MAX, BadRequest, Result, SearchRequest, poll_key, search_key
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.sources import SEARCHED
 from storage.search import answers, source_states
 from storage.search.source_states import KnownState
-from storage.search.sources import SourceRecord, UnknownSource
+from storage.search.sources import SourceRecord
+
+T = TypeVar("T")
 
 WAIT_S_MAX = 366 * 86_400.0
 """Who waits longer waits as long as it takes."""
 
 
+ADOPT_S = 1.0
+"""How long a change by hand waits for a limiter to show it. One that is being restarted reads it later."""
+
+
 @frozen(kw_only=True)
-class SourceSnapshot:
-    """A source at this moment: what waits for it, what runs, and what stands in the way of the next background request."""
+class SourceStatus:
+    """A source at this moment: what waits for it, what runs, and why the next background request waits."""
 
     name: str
     kind: str
@@ -61,88 +68,144 @@ class Searches:
         max_wait_s: float | None = None,
         timeout_s: float | None = None,
         pace_s: float | None = None,
-        lane: Lane = Lane.QUERY,
         consumer: str = "",
         execute: Execute | None = None,
         on_complete: OnComplete | None = None,
         on_job_done: OnJobDone | None = None,
     ) -> Search:
         """Submit a search, and return at once what it can be followed by."""
+        request = _request(wanted)
+        terms = Terms(
+            priority=priorities.sorted_as(priority),
+            max_wait_s=_wait(max_wait_s, priority),
+            timeout_s=_timeout(timeout_s, priority),
+            pace_s=_seconds("pace_s", pace_s, INTERVAL_S_MAX),
+            consumer=consumer,
+            function=None if execute is None else searching_with(execute, request),
+        )
+        return await self.submit(request, terms, sources=sources, on_complete=on_complete, on_job_done=on_job_done)
+
+    async def call(  # noqa: PLR0913 - as a search
+        self,
+        source: str,
+        function: Callable[[SourceRecord], Awaitable[T]],
+        *,
+        about: str = "",
+        priority: Priority = Priority.BACKGROUND,
+        max_wait_s: float | None = None,
+        timeout_s: float | None = None,
+        lane: Lane = Lane.QUERY,
+        consumer: str,
+    ) -> T:
+        """What the function returns, called once the source may be asked.
+
+        Raises what the function raised, or why it was not called. `about` is what the history shows.
+        """
+        request = SearchRequest(query=about.replace("\0", "")[:QUERY_LENGTH_MAX])
+        terms = Terms(
+            priority=priority,
+            max_wait_s=_wait(max_wait_s, priority),
+            timeout_s=_timeout(timeout_s, priority),
+            lane=lane,
+            consumer=consumer,
+            function=function,
+        )
+        [outcome] = await self.outcomes(request, terms, sources=[source])
+        if not outcome.is_answer:
+            raise error_of(outcome)
+        return cast("T", outcome.value)
+
+    async def outcomes(
+        self, request: SearchRequest, terms: Terms, *, sources: Iterable[str] | None
+    ) -> tuple[Outcome, ...]:
+        """Submit a search and wait for what comes of it at every source. It ends when the caller is cancelled."""
+        async with await self.submit(request, terms, sources=sources) as search:
+            async for _ in search:
+                pass
+        return search.outcomes
+
+    async def submit(
+        self,
+        request: SearchRequest,
+        terms: Terms,
+        *,
+        sources: Iterable[str] | None,
+        on_complete: OnComplete | None = None,
+        on_job_done: OnJobDone | None = None,
+    ) -> Search:
+        """Submit a search on given terms."""
         if holding_slot.get():
             raise NestedSearch
-        request = _request(wanted)
-        _check_seconds("max_wait_s", max_wait_s, math.inf)
-        _check_seconds("timeout_s", timeout_s, INTERVAL_S_MAX)
-        _check_seconds("pace_s", pace_s, INTERVAL_S_MAX)
         if not self.directory.loaded.is_set():
             await self.directory.loaded.wait()
         names = self._names(sources)
-        cached = await self._cached(request, names) if execute is None and priority is not Priority.RSS else {}
+        cached = {} if terms.function is not None else await self._cached(request, names, terms)
         return await self.dispatcher.ask(
             partial(
                 Submit,
                 request=request,
                 sources=names,
                 cached=cached,
-                priority=priorities.sorted_as(priority),
-                max_wait_s=_wait(max_wait_s, priority),
-                timeout_s=priorities.timeout_s(priority) if timeout_s is None else timeout_s,
-                pace_s=pace_s,
-                lane=lane,
-                consumer=consumer,
-                execute=execute,
+                terms=terms,
                 on_complete=on_complete,
                 on_job_done=on_job_done,
             )
         )
 
     def _names(self, sources: Iterable[str] | None) -> list[str]:
-        known = self.directory.by_name
         if sources is None:
             return self.searched()
-        names = list(dict.fromkeys(sources))
-        for name in names:
-            if name not in known:
-                raise UnknownSource(name, list(known))
-        return names
+        return [self.directory.find(name).record.name for name in dict.fromkeys(sources)]
 
     def searched(self) -> list[str]:
         """Those that are searched where none is named, by name."""
-        return sorted(name for name, requests in self.directory.by_name.items() if requests.record.kind in SEARCHED)
+        return sorted(name for name, entry in self.directory.by_name.items() if entry.record.kind in SEARCHED)
 
-    async def _cached(self, request: SearchRequest, names: Sequence[str]) -> Mapping[str, Sequence[Result]]:
-        if not self.environment.settings.search.cache_enabled or not names:
+    async def _cached(
+        self, request: SearchRequest, names: Sequence[str], terms: Terms
+    ) -> Mapping[str, Sequence[Result]]:
+        is_kept = terms.poll or (terms.priority is not Priority.RSS and self.environment.settings.search.cache_enabled)
+        if not is_kept or not names:
             return {}
+        key = poll_key(request) if terms.poll else search_key(request)
         by_id = {self.directory.by_name[name].record.id: name for name in names}
-        found = await self.environment.database.read(
-            answers.find_cached, list(by_id), search_key(request), now=self.environment.now()
-        )
+        found = await self.environment.database.read(answers.find_cached, list(by_id), key, now=self.environment.now())
         return {by_id[source_id]: results for source_id, results in found.items()}
 
-    def explain(self, source: str, priority: Priority | None = None, *, lane: Lane = Lane.QUERY) -> Explanation:
-        """Why a request submitted now would wait, gate by gate, and until when."""
-        requests = self._requests_of(source)
-        known = requests.known or KnownState(
+    def explain(
+        self,
+        source: str,
+        priority: Priority | None = None,
+        *,
+        lane: Lane = Lane.QUERY,
+        app: str = "",
+        share: float = 1.0,
+    ) -> Explanation:
+        """Why a request submitted now would wait, gate by gate, and until when; one of an app, with its share."""
+        snapshot = self.directory.find(source).snapshot
+        known = snapshot.known or KnownState(
             state=SourceState(),
             learned=LearnedLimits(),
-            limits=requests.record.limits,
+            limits=snapshot.record.limits,
             edges={each: {} for each in Lane},
         )
-        request = NextRequest(lane=lane, priority=priorities.sorted_as(priority))
+        used_up = snapshot.shares.get(app_lane(lane, app, share))
+        request = NextRequest(lane=lane, priority=priorities.sorted_as(priority), share_reason=used_up)
         explanation = explain(known.state, known.limits, request, now=self.environment.now(), edges=known.edges[lane])
-        return set_aside(explanation, requests.gone_because) if requests.gone_because else explanation
+        return set_aside(explanation, snapshot.gone_because) if snapshot.gone_because else explanation
 
-    def status(self) -> tuple[SourceSnapshot, ...]:
+    def status(self) -> tuple[SourceStatus, ...]:
         """Every source, by name."""
+        snapshots = {name: entry.snapshot for name, entry in sorted(self.directory.by_name.items())}
         return tuple(
-            SourceSnapshot(
+            SourceStatus(
                 name=name,
-                kind=requests.record.kind,
-                waiting=requests.waiting(),
-                running=len(requests.running),
+                kind=snapshot.record.kind,
+                waiting=snapshot.waiting,
+                running=snapshot.running,
                 explanation=self.explain(name),
             )
-            for name, requests in sorted(self.directory.by_name.items())
+            for name, snapshot in snapshots.items()
         )
 
     async def pause(self, source: str) -> None:
@@ -158,36 +221,39 @@ class Searches:
         await self._change(source, reservations.reset)
 
     async def _change(self, source: str, rule: Callable[[SourceState], SourceState]) -> None:
-        requests = await self.requests_of(source)
-        await self.environment.database.run(
-            source_states.change, requests.record.id, rule, configured=requests.record.limits
+        entry = await self.find(source)
+        known = await self.environment.database.run(
+            source_states.change, entry.record.id, rule, configured=entry.record.limits
         )
-        requests.is_stale = True
-        requests.wake_up.set()
+        try:
+            await entry.address.ask(partial(SourceChanged, known=known), timeout_s=ADOPT_S)
+        except ActorError:  # the row decides: a limiter that is started later reads it
+            entry.address.tell_once(Recheck())
 
-    async def requests_of(self, source: str) -> SourceRequests:
-        """The requests of a source, or `UnknownSource`. Waits until the sources are known."""
+    async def find(self, source: str) -> SourceEntry:
+        """A source, or `UnknownSource`. Waits until the sources are known."""
         await self.directory.loaded.wait()
-        return self._requests_of(source)
-
-    def _requests_of(self, source: str) -> SourceRequests:
-        requests = self.directory.by_name.get(source)
-        if requests is None:
-            raise UnknownSource(source, list(self.directory.by_name))
-        return requests
+        return self.directory.find(source)
 
 
 def _wait(given: float | None, priority: Priority | None) -> float | None:
     """How long it may wait; None: as long as it takes, as `math.inf` says for a class that has a limit otherwise."""
+    _seconds("max_wait_s", given, math.inf)
     if given is None:
         return priorities.max_wait_s(priority)
     return None if given > WAIT_S_MAX else given
 
 
-def _check_seconds(part: str, value: float | None, most: float) -> None:
+def _timeout(given: float | None, priority: Priority | None) -> float:
+    _seconds("timeout_s", given, INTERVAL_S_MAX)
+    return priorities.timeout_s(priority) if given is None else given
+
+
+def _seconds(part: str, value: float | None, most: float) -> float | None:
     if value is not None and not 0 <= value <= most:
         allowed = "0 or more" if most == math.inf else f"from 0 to {most:g}"
         raise BadRequest(part, f"{value!r} is not possible; give seconds, {allowed}")
+    return value
 
 
 def _request(wanted: str | SearchRequest) -> SearchRequest:
@@ -196,45 +262,6 @@ def _request(wanted: str | SearchRequest) -> SearchRequest:
     if not wanted.strip():
         raise BadRequest("query", "it is empty; give words, or a SearchRequest without any for what is new")
     return SearchRequest(query=wanted)
-
-
-T = TypeVar("T")
-
-
-async def through_gate(  # noqa: PLR0913 - as a search
-    searches: Searches,
-    source: str,
-    call: Callable[[SourceRecord], Awaitable[T]],
-    *,
-    about: str,
-    max_wait_s: float | None,
-    timeout_s: float,
-    priority: Priority = Priority.BACKGROUND,
-    lane: Lane = Lane.QUERY,
-    consumer: str,
-) -> T:
-    """What the call returns, once the source may be asked. Raises what the call raised, or why it was not made."""
-    got: list[T] = []
-
-    async def execute(record: SourceRecord, _request: SearchRequest) -> SearchPage:
-        got.append(await call(record))
-        return SearchPage(results=())
-
-    search = await searches.search(
-        SearchRequest(query=about.replace("\0", "")[:QUERY_LENGTH_MAX]),
-        sources=[source],
-        priority=priority,
-        max_wait_s=max_wait_s,
-        timeout_s=timeout_s,
-        lane=lane,
-        consumer=consumer,
-        execute=execute,
-    )
-    async with search:
-        outcomes = [outcome async for outcome in search]
-    if got and outcomes[0].is_answer:
-        return got[0]
-    raise error_of(outcomes[0])
 
 
 def error_of(outcome: Outcome) -> Exception:

@@ -86,7 +86,7 @@ class EventStreams:
 
     def secret_filter(self) -> SecretFilter:
         """What must not be seen of any source."""
-        records = tuple(requests.record for requests in self.parts.searches.directory.by_name.values())
+        records = self.parts.searches.directory.records()
         if records != self._records:  # made anew only then: there may be thousands of events in a second
             self._records, self._secret_filter = records, WantViews.of(records).secret_filter
         return self._secret_filter

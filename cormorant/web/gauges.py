@@ -70,15 +70,14 @@ async def gauge_values(parts: WebParts) -> list[MetricValue]:
 
 
 def _of_sources(parts: WebParts, now: datetime) -> Iterator[MetricValue]:
-    directory = parts.searches.directory.by_name
-    yield MetricValue(
-        metric="queue_depth", value=sum(requests.waiting() for requests in directory.values()), labels=("searches",)
-    )
-    for name, requests in directory.items():
-        yield MetricValue(metric="cormorant_source_waiting", value=requests.waiting(), labels=(name,))
-        if requests.known is None:
+    snapshots = {name: entry.snapshot for name, entry in parts.searches.directory.by_name.items()}
+    waiting = sum(snapshot.waiting for snapshot in snapshots.values())
+    yield MetricValue(metric="queue_depth", value=waiting, labels=("searches",))
+    for name, snapshot in snapshots.items():
+        yield MetricValue(metric="cormorant_source_waiting", value=snapshot.waiting, labels=(name,))
+        if snapshot.known is None:
             continue
-        state = requests.known.state
+        state = snapshot.known.state
         yield MetricValue(metric="breaker_state_gauge", value=_BREAKER[state.breaker.state], labels=(name,))
         until = state.cooldown.until
         left_s = 0.0 if until is None else max(0.0, (until - now).total_seconds())
@@ -98,16 +97,18 @@ def _quota_gauges(parts: WebParts, now: datetime) -> list[_QuotaGauge]:
     return [
         _QuotaGauge(
             window=QuotaWindow(
-                source_id=requests.record.id,
+                source_id=snapshot.record.id,
                 lane=lane,
                 since=counts_since(window, now=now),
-                after=requests.known.state.lane(lane).last_seq - window.whole,
+                after=known.state.lane(lane).last_seq - window.whole,
             ),
             limit=window.whole,
             labels=(name, lane.value, window.name.value),
         )
-        for name, requests in parts.searches.directory.by_name.items()
-        if requests.known is not None
+        for name, entry in parts.searches.directory.by_name.items()
+        for snapshot in [entry.snapshot]
+        for known in [snapshot.known]
+        if known is not None
         for lane in Lane
-        for window in windows_of(requests.known.limits, lane, Priority.INTERACTIVE)
+        for window in windows_of(known.limits, lane, Priority.INTERACTIVE)
     ]

@@ -20,6 +20,7 @@ from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import parse_socket_addr
+from trio_util import AsyncValue
 
 from cormorant.rules.addresses import ListenAddress
 from cormorant.rules.errors import CannotListen, split_crash
@@ -62,7 +63,8 @@ class ConnectionListener:
     _by_client: Counter[str] = field(init=False, factory=Counter)
     _at_most: int = field(init=False)
     _context: WorkerContext = field(init=False)
-    _empty: trio.Event = field(init=False, factory=trio.Event)
+    _count: AsyncValue[int] = field(init=False, factory=lambda: AsyncValue(0))
+    """How many connections are open."""
     _said: LogThrottle = field(init=False, factory=LogThrottle)
 
     def __attrs_post_init__(self) -> None:
@@ -79,10 +81,8 @@ class ConnectionListener:
                     accepting.cancel_scope.cancel()
                 await self._context.terminated.set()  # no connection is kept after its answer
                 self._close(only_idle=True)
-                if self.open:
-                    self._empty = trio.Event()
-                    with trio.move_on_after(answers_s):
-                        await self._empty.wait()
+                with trio.move_on_after(answers_s):
+                    await self._count.wait_value(0)
             finally:
                 listening.close()
                 self._close(only_idle=False)
@@ -123,6 +123,7 @@ class ConnectionListener:
             times=ConnectionTimeouts(head_s=self.settings.head_timeout_s, idle_s=self.settings.idle_timeout_s),
         )
         self.open[connection] = None
+        self._count.value = len(self.open)
         self._by_client[client] += 1
         connections.start_soon(self._serve, connection)
 
@@ -154,8 +155,7 @@ class ConnectionListener:
         self._by_client[connection.client] -= 1
         if not self._by_client[connection.client]:
             del self._by_client[connection.client]
-        if not self.open:
-            self._empty.set()
+        self._count.value = len(self.open)
 
     def _tell_full(self, client: str, limit: str) -> None:
         if self._said.should_log(limit, now=trio.current_time()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import attrs
 from attrs import frozen
 
-from actors.search.source_requests import PendingRequest, SourceRequests
+from actors.search.source_requests import RequestView, SourceSnapshot
 from cormorant import __version__
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.search.limits import Lane, windows_of
@@ -30,6 +30,7 @@ from storage.jobs.reports import KindCount
 from storage.overview import read_overview
 from storage.search.history import HistoryEntry
 from storage.search.source_views import SourceView, WindowSpend
+from storage.search.sources import SourceRecord
 
 __all__ = ["EXAMPLE", "ChildOut", "JobCounts", "OverviewOut", "overview_of", "tree_out"]
 
@@ -295,30 +296,31 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     """Everything that the page shows. How many jobs there are may be a little old where there are very many."""
     directory = dict(sorted(parts.searches.directory.by_name.items()))
     now = parts.environment.now()
-    records = [requests.record for requests in directory.values()]
+    records = [entry.record for entry in directory.values()]
     read = await parts.environment.database.read(
         read_overview, records, jobs=counts.known, now=now, clock=parts.environment.clock
     )
     if read.jobs_took_s is not None:
         counts.keep(read.jobs, took_s=read.jobs_took_s)
     looks = {look.record.name: look for look in read.looks}
-    secret_filters = {name: filter_of(requests.record) for name, requests in directory.items()}
+    secret_filters = {name: filter_of(entry.record) for name, entry in directory.items()}
     tree = list(all_children(parts.monitor.children()))
-    accounts = [_account(requests, looks[name], secret_filters[name]) for name, requests in directory.items()]
+    accounts = [_account(entry.snapshot, looks[name], secret_filters[name]) for name, entry in directory.items()]
+    requests = {name: entry.view() for name, entry in directory.items()}
     return OverviewOut(
         at=now,
         version=__version__,
         is_ready=parts.monitor.is_ready(),
         mode=parts.environment.settings.mode,
         paused_since=read.paused_since,
-        needs_you=[*_needs(accounts), *_needs_of_tree(tree), *_needs_of_downloads(read.held, directory.values())],
+        needs_you=[*_needs(accounts), *_needs_of_tree(tree), *_needs_of_downloads(read.held, records)],
         accounts=accounts,
         clients=_clients(parts.environment.settings.clients, read.clients),
-        running=[_running(requests, pending) for requests in directory.values() for pending in list(requests.running)],
+        running=[_running(name, each) for name, found in requests.items() for each in found.running],
         waiting=[
             group
-            for name, requests in directory.items()
-            for group in _waiting(requests, looks[name], secret_filters[name])
+            for name, found in requests.items()
+            for group in _waiting(name, found.waiting, looks[name], secret_filters[name])
         ],
         history=[_was(asked, secret_filters.get(asked.source, NO_SCREEN)) for asked in read.history],
         jobs=_job_counts(read.jobs),
@@ -327,21 +329,21 @@ async def overview_of(parts: WebParts, counts: JobCounts) -> OverviewOut:
     )
 
 
-def _account(requests: SourceRequests, look: SourceView, secret_filter: SecretFilter) -> AccountOut:
+def _account(snapshot: SourceSnapshot, look: SourceView, secret_filter: SecretFilter) -> AccountOut:
     explanation = look.explain(Priority.INTERACTIVE)
     gate = decisive(explanation)
     state = look.known.state
     return view_of(
         AccountOut,
         look.limits,
-        name=requests.name,
+        name=look.record.name,
         kind=look.record.kind,
         host=urlsplit(look.record.url).netloc.rpartition("@")[2],
         origin=look.record.origin,
-        state="gone" if requests.is_gone else _state(gate),
+        state="gone" if snapshot.gone_because else _state(gate),
         opens_at=explanation.opens_at,
         gate=None if gate is None else gate.name.value,
-        why=_GONE if requests.is_gone else _why(gate, secret_filter),
+        why=_GONE if snapshot.gone_because else _why(gate, secret_filter),
         gates=[view_of(GateOut, each, why=secret_filter.redact(each.why)) for each in explanation.reasons],
         quotas=[_quota(spent, look) for spent in look.spent],
         stated=[
@@ -351,8 +353,8 @@ def _account(requests: SourceRequests, look: SourceView, secret_filter: SecretFi
         ],
         queries_today=look.queries_today,
         grabs_opens_at=look.explain(Priority.INTERACTIVE, Lane.GRAB).opens_at,
-        waiting=requests.waiting(),
-        running=len(requests.running),
+        waiting=snapshot.waiting,
+        running=snapshot.running,
         failures_in_a_row=state.failure_streak,
         last_success_at=state.last_success_at,
         last_failure_at=state.last_failure_at,
@@ -402,29 +404,30 @@ def _clients(settings: Mapping[str, ClientSettings], spent: Sequence[ClientSpend
     return sorted(found, key=lambda client: -client.part)
 
 
-def _running(requests: SourceRequests, pending: PendingRequest) -> RunningOut:
+def _running(source: str, running: RequestView) -> RunningOut:
     return view_of(
         RunningOut,
-        pending.request,
-        source=requests.name,
-        lane=pending.lane.value,
-        client=pending.consumer,
-        priority=pending.priority.name.lower(),
-        asked_at=pending.submitted_at,
-        shared_by=len(pending.living()),
+        running.request,
+        source=source,
+        lane=running.lane.value,
+        client=running.consumer,
+        priority=running.priority.name.lower(),
+        asked_at=running.submitted_at,
+        shared_by=running.shared_by,
     )
 
 
-def _waiting(requests: SourceRequests, look: SourceView, secret_filter: SecretFilter) -> Iterator[WaitingOut]:
-    groups: defaultdict[tuple[Lane, Priority, str], list[PendingRequest]] = defaultdict(list)
-    for queue in requests.queues.values():
-        for pending in queue.waiting():
-            groups[pending.lane, pending.priority, pending.consumer].append(pending)
+def _waiting(
+    source: str, waiting: Sequence[RequestView], look: SourceView, secret_filter: SecretFilter
+) -> Iterator[WaitingOut]:
+    groups: defaultdict[tuple[Lane, Priority, str], list[RequestView]] = defaultdict(list)
+    for each in waiting:
+        groups[each.lane, each.priority, each.consumer].append(each)
     for (lane, priority, consumer), group in sorted(groups.items())[:WAITING_SHOWN]:
         explanation = look.explain(priority, lane)
         gate = decisive(explanation)
         yield WaitingOut(
-            source=requests.name,
+            source=source,
             client=consumer,
             lane=lane.value,
             priority=priority.name.lower(),
@@ -461,8 +464,8 @@ def _needs_of_tree(tree: Sequence[ChildView]) -> Iterator[NeedOut]:
             yield NeedOut(what="child", name=child.name, why=why, remedy="look into the log, then restart the service")
 
 
-def _needs_of_downloads(held: Sequence[Handover], directory: Iterable[SourceRequests]) -> Iterator[NeedOut]:
-    words = WantViews.of(requests.record for requests in directory)
+def _needs_of_downloads(held: Sequence[Handover], records: Sequence[SourceRecord]) -> Iterator[NeedOut]:
+    words = WantViews.of(records)
     for each in held:
         why = f"may have arrived at {each.target}: {words.redact(each.reason)}"
         yield NeedOut(what="download", name=words.redact(each.title), why=why, remedy="say whether it has")

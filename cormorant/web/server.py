@@ -7,8 +7,9 @@ import socket
 import trio
 from attrs import define, field
 from hypercorn.app_wrappers import ASGIWrapper
+from trio_util import periodic
 
-from actors.actor import Actor
+from actors.actor import Actor, StopServing
 from cormorant.rules.addresses import ListenAddress
 from cormorant.rules.events import WebListening
 from cormorant.services.keys import keys_of
@@ -19,17 +20,15 @@ from cormorant.web.listener import ConnectionListener, bound
 from cormorant.web.parts import Shutdown, WebParts
 from cormorant.web.request_guard import RequestGuard
 
-__all__ = ["GRACE_S", "WebServer"]
-
-GRACE_S = 3.0
-"""What answers under way get at the end; with it the server's child of the tree is done."""
+__all__ = ["WebServer"]
 
 _ANSWERS_S = 2.0
-_LOOK_S = 0.5
+_BEAT_S = 2.0
+"""Interval between two looks at how late the event loop is."""
 
 
 @define(eq=False, kw_only=True)
-class WebServer(Actor[None]):
+class WebServer(Actor[StopServing]):
     """The HTTP server as a child of the tree."""
 
     parts: WebParts
@@ -54,16 +53,19 @@ class WebServer(Actor[None]):
         self.nursery.start_soon(app.state["web"].sign_outs.watch)
         parts.environment.emit(WebListening(address=f"http://{address.shown}{parts.environment.settings.web.url_base}"))
 
+    async def handle(self, message: StopServing) -> None:  # noqa: ARG002 - it has one meaning
+        """Unready at once, and no more connections."""
+        self._closing.tell()
+
     async def end(self) -> None:
         """Unready at once, then no more connections; what is under way gets its time."""
         self._closing.tell()
         await self._ended.wait()
 
     async def _watch_loop(self) -> None:
-        while True:
-            due = trio.current_time() + _LOOK_S
-            await trio.sleep_until(due)
-            self.parts.metrics.lagged(trio.current_time() - due)
+        async for _, since_last_s in periodic(_BEAT_S):
+            if since_last_s is not None:
+                self.parts.metrics.lagged(since_last_s - _BEAT_S)
 
     async def _serve(self, listener: ConnectionListener, listening: socket.socket) -> None:
         try:

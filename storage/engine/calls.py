@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 import outcome
 from attrs import define, field
@@ -47,6 +47,31 @@ def told_of(error: BaseException, meaning: CormorantError | None) -> BaseExcepti
         return error
     meaning.__cause__ = error
     return meaning
+
+
+ANNOUNCED: Final = "cormorant.announced"
+"""Where a connection keeps the channels that its open transaction announces, and whether this process hears of it, too."""
+
+
+@define(eq=False)
+class Announced:
+    """The channels that transactions of one worker have announced since they were last taken."""
+
+    own: set[str] = field(init=False, factory=set)
+    others: set[str] = field(init=False, factory=set)
+    """Those that other processes have announced, as this worker has found."""
+
+    def note(self, channels: Mapping[str, bool], *, is_in_doubt: bool = False) -> None:
+        """A transaction that announced these channels has committed. In doubt, everyone looks."""
+        self.own.update(channel for channel, is_heard in channels.items() if is_heard)
+        if is_in_doubt:
+            self.others.update(channels)
+
+    def take(self) -> tuple[set[str], set[str]]:
+        """Those of this process, and those of others."""
+        taken = self.own, self.others
+        self.own, self.others = set(), set()
+        return taken
 
 
 class ConnectionGuard:
@@ -279,7 +304,8 @@ class Admission:
 class ConnectionWorker:
     """Serves calls over one session that is opened when needed. A thread's own, or the loop's when in line."""
 
-    def __init__(self, open_session: Callable[[], CallSession]) -> None:
+    def __init__(self, open_session: Callable[[Announced], CallSession]) -> None:
+        self.announced = Announced()
         self._open = open_session
         self._session: CallSession | None = None
         self._busy_since: float | None = None
@@ -309,7 +335,7 @@ class ConnectionWorker:
         self._busy_since = time.monotonic()
         is_settled = False
         try:
-            self._session = self._session or self._open()
+            self._session = self._session or self._open(self.announced)
             self._session.serve(calls)
             is_settled = True
         except DatabaseAway as away:

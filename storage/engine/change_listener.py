@@ -1,29 +1,37 @@
-"""ChangeListener: reports that another process has written; one per database, fanned out."""
+"""ChangeListener: calls back when a channel was announced, by this process or by another. One for each database."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import closing
 from typing import Protocol
 
 import trio
+from attrs import define, field, frozen
 
 from cormorant.rules.ports import Chance
 from cormorant.rules.supervision import delay_before_probe
 from storage.engine.calls import DatabaseAway
 
 LOOK_S = 0.1
-"""How often one looks at what does not tell. Ten microseconds each, so that it needs no thread."""
+"""At most so often one looks at a file that others write to. A look takes 10 to 50 us, so that it needs no thread."""
 
 
-class ChangeListener(Protocol):
-    """Something that hears of changes. Its methods do not wait, but for `close`."""
+class ChangeConnection(Protocol):
+    """A connection that hears what other processes announce. Its methods do not wait, but for `close`."""
+
+    pause_s: float
+    """Minimum time between two looks."""
 
     def fileno(self) -> int | None:
-        """What becomes readable when there is something to hear. None: it must be asked now and then."""
+        """What becomes readable when there is something to hear. None: it must be asked after each pause."""
         ...
 
-    def poll(self) -> bool:
-        """Whether there was anything since the last time. Raises `DatabaseAway` when it cannot hear any more."""
+    def look(self) -> Collection[str] | None:
+        """The channels that others have announced since the last look. None: it cannot be known now; look again.
+
+        Raises `DatabaseAway` when the connection cannot hear any more.
+        """
         ...
 
     def close(self) -> None:
@@ -31,37 +39,74 @@ class ChangeListener(Protocol):
         ...
 
 
-async def listen(
-    open_listener: Callable[[], ChangeListener | None], heard: Callable[[], None], *, chance: Chance
-) -> None:
-    """Call `heard` whenever somebody has written, for ever. A lost connection is opened anew; what was missed counts once."""
-    failures = 0
-    while True:
+@frozen(eq=False)
+class _Registration:
+    channel: str
+    heard: Callable[[], None]
+    own: bool
+
+
+@define(eq=False)
+class ChangeListener:
+    """Who in this process is to be called for which channel, and the one task that hears of other processes."""
+
+    _registered: dict[_Registration, None] = field(init=False, factory=dict)
+    _is_wanted: trio.Event = field(init=False, factory=trio.Event)
+
+    async def listen(
+        self, channel: str, heard: Callable[[], None], *, own: bool, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Call `heard` for each announcement until cancelled. Without `own` only for those of others."""
+        registration = _Registration(channel, heard, own)
+        self._registered[registration] = None
+        self._is_wanted.set()
+        task_status.started()
         try:
-            listener = await trio.to_thread.run_sync(open_listener)
-            if listener is None:
-                await trio.sleep_forever()
-            failures = 0
-            await _listen_with(listener, heard)
-        except DatabaseAway:
-            await trio.sleep(delay_before_probe(failures=failures, jitter=chance.random()))
-            failures += 1
+            await trio.sleep_forever()
+        finally:
+            del self._registered[registration]
 
+    def deliver(self, own: Collection[str], others: Collection[str]) -> None:
+        """Channels were announced by this process, and by others."""
+        for each in list(self._registered):
+            if each.channel in others or (each.own and each.channel in own):
+                self._call(each)
 
-async def _listen_with(listener: ChangeListener, heard: Callable[[], None]) -> None:
-    try:
-        heard()
+    def _deliver_all(self) -> None:
+        for each in list(self._registered):
+            self._call(each)
+
+    def _call(self, registration: _Registration) -> None:
+        if registration in self._registered:  # one that was called before may have ended it
+            registration.heard()
+
+    async def follow(self, connect: Callable[[], ChangeConnection | None], *, chance: Chance) -> None:
+        """Hear what other processes announce while something listens, for ever.
+
+        A lost connection is opened anew. What was missed meanwhile counts as one announcement on every channel.
+        """
+        failures = 0
         while True:
-            await _something(listener)
-            if listener.poll():
-                heard()
-    finally:
-        listener.close()
+            await self._is_wanted.wait()
+            try:
+                connection = await trio.to_thread.run_sync(connect)
+                if connection is None:
+                    return
+                failures = 0
+                with closing(connection):
+                    await self._follow(connection)
+            except DatabaseAway:
+                await trio.sleep(delay_before_probe(failures=failures, jitter=chance.random()))
+                failures += 1
 
-
-async def _something(listener: ChangeListener) -> None:
-    file = listener.fileno()
-    if file is None:
-        await trio.sleep(LOOK_S)
-    else:
-        await trio.lowlevel.wait_readable(file)
+    async def _follow(self, connection: ChangeConnection) -> None:
+        self._deliver_all()
+        file, is_sure = connection.fileno(), True
+        while self._registered:
+            if file is not None and is_sure:
+                await trio.lowlevel.wait_readable(file)
+            others = connection.look()
+            is_sure = others is not None
+            self.deliver((), others or ())
+            await trio.sleep(connection.pause_s)
+        self._is_wanted = trio.Event()

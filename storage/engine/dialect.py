@@ -13,8 +13,8 @@ from sqlalchemy.exc import ArgumentError
 
 from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.events import SchemaMigrated
-from storage.engine.calls import CallSession
-from storage.engine.change_listener import ChangeListener
+from storage.engine.calls import Announced, CallSession
+from storage.engine.change_listener import ChangeConnection
 from storage.engine.options import StorageOptions
 from storage.engine.schema import Migration, SchemaState, apply, read_usable
 
@@ -32,6 +32,10 @@ class Dialect(ABC):
     """Whether reads get a session of their own, so that they do not wait behind writes."""
     hang_limit_s: float | None = None
     """After how long a silent session is cut. None: its own time-outs always end a call."""
+    is_shared = True
+    """Whether other processes may use the database. A database in memory has one owner."""
+    may_miss_changes = False
+    """Whether a change of another process may go unheard for a while: a notification is not repeated."""
     locks_folder: Path | None = None
     """Where the processes that share the database hold their locks. None: a lock could not show their death."""
 
@@ -55,12 +59,12 @@ class Dialect(ABC):
         """Raise `DatabaseAway` unless a call would be served now."""
 
     @abstractmethod
-    def open_session(self) -> CallSession:
-        """Open a connection. Raises `DatabaseAway`."""
+    def open_session(self, announced: Announced) -> CallSession:
+        """Open a connection that notes what it announces. Raises `DatabaseAway`."""
 
     @abstractmethod
-    def open_listener(self, channel: str) -> ChangeListener | None:
-        """Listen to what other processes write. None: there are no others. Raises `DatabaseAway`."""
+    def open_changes(self) -> ChangeConnection | None:
+        """Listen to what other processes announce. None: there are no others. Raises `DatabaseAway`."""
 
     @abstractmethod
     def inspect(self, migrations: Sequence[Migration]) -> SchemaState:

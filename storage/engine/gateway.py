@@ -18,6 +18,7 @@ from cormorant.rules.events import StorageBack, StorageLost
 from cormorant.rules.ports import Chance, Clock, Emit
 from cormorant.rules.supervision import LOSSES_MAX, delay_before_probe, held_until
 from storage.engine.calls import Admission, Call, CallQueue, ConnectionWorker, DatabaseAway
+from storage.engine.change_listener import ChangeListener
 from storage.engine.dialect import Dialect
 from storage.engine.options import StorageOptions
 from storage.engine.schema import Migration
@@ -36,6 +37,7 @@ class GatewayParts:
 
     dialect: Dialect
     options: StorageOptions
+    changes: ChangeListener
     migrations: Sequence[Migration]
     clock: Clock
     emit: Emit
@@ -136,6 +138,13 @@ class Gateway(ABC):
             self._failure = failure
             self.stop()
 
+    def _answer(self, calls: Sequence[Call[Any]], announced: tuple[set[str], set[str]]) -> None:
+        """Wake those whose calls have an outcome, and those who listen to what these have announced."""
+        self._room.answer(calls)
+        own, others = announced
+        if own or others:
+            self._parts.changes.deliver(own, others)
+
     def _resume(self) -> None:
         """Let those go on who were held."""
         for line in self._lines:
@@ -186,7 +195,7 @@ class Inline(Gateway):
                 held = [call for call in calls if call.outcome is None]
                 line.put_back(held)
                 self._outage.hold(held, line, away)
-            self._room.answer([call for call in calls if call.outcome is not None])
+            self._answer([call for call in calls if call.outcome is not None], self._worker.announced.take())
 
     def _attempt(self, calls: Sequence[Call[Any]]) -> DatabaseAway | None:
         try:
@@ -241,12 +250,16 @@ class Threaded(Gateway):
         return await trio.to_thread.run_sync(function, limiter=self._threads)
 
     async def _wait_until_stopped(self) -> None:
+        changes, chance = self._parts.changes, self._parts.chance
         try:
-            await self._stopping.wait()
-        except trio.Cancelled:
-            self._refuse_all()
-            raise
+            # Its connection is closed before those of the threads: whoever is last tidies up a SQLite file, which blocks.
+            async with trio.open_nursery() as listening:
+                listening.start_soon(partial(changes.follow, self._dialect.open_changes, chance=chance))
+                await self._stopping.wait()
+                listening.cancel_scope.cancel()
         finally:
+            if not self._stopping.is_set():  # cancelled
+                self._refuse_all()
             # Also when cancelled: the threads end only by this, and trio waits for them.
             self.stop()
             for line in self._lines:
@@ -283,7 +296,8 @@ class Threaded(Gateway):
             away = worker.serve(calls)
         finally:
             # One wake-up of the loop for the whole group: it costs more than the answers themselves.
-            token.run_sync_soon(self._room.answer, [call for call in calls if call.outcome is not None])
+            answered = [call for call in calls if call.outcome is not None]
+            token.run_sync_soon(self._answer, answered, worker.announced.take())
         if away is not None:
             held = [call for call in calls if call.outcome is None]
             line.put_back(held)

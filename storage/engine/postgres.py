@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -14,10 +15,10 @@ from typing_extensions import override
 
 from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.secrets import redact_passwords
-from storage.engine.calls import DatabaseAway, cause_of
+from storage.engine.calls import Announced, DatabaseAway, cause_of
 from storage.engine.dialect import Dialect
 from storage.engine.options import StorageOptions
-from storage.engine.postgres_session import GuardedPostgresConnection, PostgresSession, is_refusal
+from storage.engine.postgres_session import CHANNEL, GuardedPostgresConnection, PostgresSession, is_refusal
 from storage.engine.schema import Migration, SchemaState, read_state, with_problem
 
 MIGRATION_LOCK = 0x636F726D  # "corm": all processes of ours, and nobody else's by chance
@@ -30,11 +31,14 @@ _ALIVE = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 3, "keep
 class Postgres(Dialect):
     """One database of a PostgreSQL server. Its processes may run on several machines."""
 
+    may_miss_changes = True
+
     def __init__(self, url: URL, options: StorageOptions) -> None:
         if not url.database:
             raise StorageMisconfigured("the PostgreSQL URL names no database: postgresql://user@host/name")
         full = url.set(drivername="postgresql+psycopg")
         super().__init__(create_engine(full, creator=self._connect, poolclass=NullPool, hide_parameters=True), options)
+        self._sender = secrets.token_hex(8)
         self.writers = options.connections
         # The server ends statements itself. Twice that without an answer: it hangs, or the way to it.
         self.hang_limit_s = 2 * options.statement_timeout_s
@@ -45,16 +49,16 @@ class Postgres(Dialect):
             connection.execute(select(1))
 
     @override
-    def open_session(self) -> PostgresSession:
+    def open_session(self, announced: Announced) -> PostgresSession:
         try:
-            return PostgresSession(self._engine.connect(), self._options)
+            return PostgresSession(self._engine.connect(), self._options, announced=announced, sender=self._sender)
         except DBAPIError as error:
             raise DatabaseAway(_words_of(error)) from error
 
     @override
-    def open_listener(self, channel: str) -> PostgresListener:
+    def open_changes(self) -> PostgresChanges:
         try:
-            return PostgresListener(self._connect(), channel)
+            return PostgresChanges(self._connect(), sender=self._sender)
         except psycopg.Error as error:
             raise DatabaseAway(_words_of(error)) from error
 
@@ -139,27 +143,32 @@ def _words_of(error: BaseException) -> str:
     return redact_passwords(str(cause_of(error)).strip())
 
 
-class PostgresListener:
-    """A connection of its own that listens to a channel."""
+class PostgresChanges:
+    """A connection of its own that listens to the notices of all processes."""
 
-    def __init__(self, connection: psycopg.Connection[Any], channel: str) -> None:
+    pause_s = 0.0
+
+    def __init__(self, connection: psycopg.Connection[Any], *, sender: str) -> None:
         self._connection = connection
-        self._connection.execute(f'LISTEN "{channel}"'.encode())
+        self._sender = sender
+        self._connection.execute(f"LISTEN {CHANNEL}".encode())
 
     def fileno(self) -> int | None:
         """Its socket."""
         return self._connection.fileno()
 
-    def poll(self) -> bool:
-        """Whether a notice came in; all that wait are one."""
+    def look(self) -> set[str]:
+        """The channels that others have announced. The notices of this process come back, too, and are left out."""
         try:
             self._connection.pgconn.consume_input()
         except psycopg.OperationalError as error:
             raise DatabaseAway(str(error)) from error
-        heard = False
-        while self._connection.pgconn.notifies() is not None:
-            heard = True
-        return heard
+        others = set()
+        while (notice := self._connection.pgconn.notifies()) is not None:
+            sender, _, channel = notice.extra.decode(errors="replace").partition(" ")
+            if sender != self._sender:
+                others.add(channel)
+        return others
 
     def close(self) -> None:
         """Close the connection."""

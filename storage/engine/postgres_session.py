@@ -28,11 +28,24 @@ from cormorant.rules.errors import (
     StorageUnavailable,
     TransactionMisused,
 )
-from storage.engine.calls import ENDED, WRITES_IN_READ, Call, ConnectionGuard, DatabaseAway, cause_of, told_of
+from storage.engine.calls import (
+    ANNOUNCED,
+    ENDED,
+    WRITES_IN_READ,
+    Announced,
+    Call,
+    ConnectionGuard,
+    DatabaseAway,
+    cause_of,
+    told_of,
+)
 from storage.engine.options import StorageOptions
 
 RERUNS_MAX = 5
 """How often a call that lost a race against another is run again."""
+
+CHANNEL = "cormorant"
+"""The one channel of the server that all our processes notify. A payload names its sender and our channel."""
 
 SWALLOWED = "a storage function caught an error and went on, but its transaction is lost: use begin_nested() around it"
 
@@ -50,13 +63,17 @@ class GuardedPostgresConnection(ConnectionGuard, psycopg.Connection[Any]):
 class PostgresSession:
     """One connection to PostgreSQL."""
 
-    def __init__(self, connection: Connection, options: StorageOptions) -> None:
+    def __init__(self, connection: Connection, options: StorageOptions, *, announced: Announced, sender: str) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, GuardedPostgresConnection)
         self._connection = connection
         self._driver = driver
         self._pgconn = driver.pgconn
         self._options = options
+        self._announced = announced
+        self._sender = sender
+        self._channels: dict[str, bool] = {}
+        connection.info[ANNOUNCED] = self._channels
         self._was_cut = False
         self._is_lost = False
         """Whether a command could not be sent, whatever the driver makes of it."""
@@ -108,6 +125,7 @@ class PostgresSession:
         return self._undo(result)
 
     def _begin(self, *, reads_only: bool) -> RootTransaction:
+        self._channels.clear()
         # Straight to libpq, as COMMIT below: the driver's own way costs as much again as the round trip.
         answer = self._tell(b"BEGIN READ ONLY" if reads_only else b"BEGIN")
         if answer is None or answer.status != ExecStatus.COMMAND_OK:
@@ -157,15 +175,17 @@ class PostgresSession:
         return outcome.Error(TransactionMisused(SWALLOWED if status == TransactionStatus.INERROR else ENDED))
 
     def _commit(self, transaction: RootTransaction, result: Outcome[Any], *, reads_only: bool) -> Outcome[Any]:
-        answer = self._tell(b"COMMIT")
+        answer = self._tell(self._notices() + b"COMMIT")
         # A server that says farewell is as good as gone, and may have committed before.
         if answer is None or _severity(answer) in {b"FATAL", b"PANIC"}:
             unknown = CommitUnknown(
                 f"the connection was lost at COMMIT ({self._last_output()}): it may have happened, look before repeating"
             )
+            self._announced.note(self._channels, is_in_doubt=True)
             return result if reads_only else outcome.Error(unknown)
         if answer.status == ExecStatus.COMMAND_OK:
             transaction.commit()
+            self._announced.note(self._channels)
             return result
         # The server said no and is still there: it did not happen. Told as any other error of a statement.
         self._connection.rollback()
@@ -173,6 +193,10 @@ class PostgresSession:
         return outcome.Error(
             DBAPIError.instance("COMMIT", None, error, psycopg.Error, dialect=self._connection.dialect)
         )
+
+    def _notices(self) -> bytes:
+        """The statements that let other processes look when the transaction commits. They travel with COMMIT."""
+        return "".join(f"NOTIFY {CHANNEL}, '{self._sender} {channel}';" for channel in self._channels).encode()
 
 
 def _severity(answer: PGresult) -> bytes | None:

@@ -29,7 +29,18 @@ from cormorant.rules.errors import (
     StorageUnavailable,
     TransactionMisused,
 )
-from storage.engine.calls import ENDED, WRITES_IN_READ, Call, ConnectionGuard, DatabaseAway, cause_of, told_of
+from storage.engine.calls import (
+    ANNOUNCED,
+    ENDED,
+    WRITES_IN_READ,
+    Announced,
+    Call,
+    ConnectionGuard,
+    DatabaseAway,
+    cause_of,
+    told_of,
+)
+from storage.engine.channel_counters import ChannelCounters
 from storage.engine.file_locks import WriteTurn
 from storage.engine.options import StorageOptions
 
@@ -66,12 +77,24 @@ def note_destroyers(engine: Engine) -> None:
 class SqliteSession:
     """One connection to SQLite."""
 
-    def __init__(self, connection: Connection, *, turn: WriteTurn | None, options: StorageOptions) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        turn: WriteTurn | None,
+        options: StorageOptions,
+        announced: Announced,
+        counters: ChannelCounters | None,
+    ) -> None:
         driver = connection.connection.driver_connection
         assert isinstance(driver, GuardedSqliteConnection)
         self._connection = connection
         self._driver = driver
         self._cursor = driver.cursor()
+        self._announced = announced
+        self._counters = counters
+        self._channels: dict[str, bool] = {}
+        connection.info[ANNOUNCED] = self._channels
         self._file_turn = turn
         self._turn: AbstractContextManager[None] = turn or nullcontext()
         self._limit_s = options.statement_timeout_s
@@ -129,6 +152,7 @@ class SqliteSession:
             self._driver.execute(statement)
         except sqlite3.OperationalError as error:
             raise DatabaseAway(remedy_for(error)) from error
+        self._channels.clear()
         # SQLAlchemy's own view of it is kept from group to group: making one costs as much as a statement.
         return self._connection.get_transaction() or self._connection.begin()
 
@@ -193,10 +217,13 @@ class SqliteSession:
         # SQLAlchemy's begin_nested() does the same and costs more than most statements.
         execute = self._cursor.execute
         execute("SAVEPOINT gateway_call")
+        before = self._channels.copy()
         result = self._run(call)
         if self._driver.destroyer is None and self._driver.in_transaction:
             if isinstance(result, outcome.Error):
                 execute("ROLLBACK TO gateway_call")
+                self._channels.clear()
+                self._channels |= before
             execute("RELEASE gateway_call")
         return result
 
@@ -237,7 +264,7 @@ class SqliteSession:
         call.outcome = outcome.Error(verdict)
         if is_undone:
             return [innocent for innocent, _ in done]
-        _doubt(done, "another call of the same transaction ended it")
+        self._doubt(done, "another call of the same transaction ended it")
         return []
 
     def _undo(self) -> None:
@@ -256,6 +283,19 @@ class SqliteSession:
         return []
 
     def _commit(self) -> sqlite3.Error | None:
+        if self._channels and self._counters is not None:
+            try:
+                self._announced.others |= self._counters.add(self._driver, self._channels)
+            except sqlite3.Error as error:
+                return error
+        failure = self._try_to_commit()
+        if failure is None and self._channels:
+            self._announced.note(self._channels)
+            if self._counters is not None:
+                self._counters.tell()
+        return failure
+
+    def _try_to_commit(self) -> sqlite3.Error | None:
         give_up_at = time.monotonic() + self._busy_s
         while True:
             try:
@@ -269,6 +309,8 @@ class SqliteSession:
 
     def _after_failed_commit(self, done: list[Run], error: sqlite3.Error) -> list[Call[Any]]:
         """Busy and full surely did not commit, nor did what is still open. Else the disk knows, and does not tell."""
+        if self._counters is not None:
+            self._counters.take_back()
         surely_not = self._driver.in_transaction or code_of(error) == sqlite3.SQLITE_FULL
         is_unknown = code_of(error) == sqlite3.SQLITE_IOERR or not surely_not
         self._undo()
@@ -276,7 +318,7 @@ class SqliteSession:
             raise DatabaseAway(remedy_for(error)) from error
         if is_unknown:
             self._is_usable = False
-            _doubt(done, remedy_for(error))
+            self._doubt(done, remedy_for(error))
             return []
         if len(done) > 1:
             self._destroyed = DESTROYED_MAX
@@ -286,12 +328,12 @@ class SqliteSession:
         call.outcome = outcome.Error(self._told(call, wrapped))
         return []
 
-
-def _doubt(done: list[Run], why: str) -> None:
-    """Whoever would have been told of success is told of the doubt; who failed has surely changed nothing."""
-    for call, result in done:
-        unknown = CommitUnknown(f"COMMIT did not say whether it happened ({why}): look before repeating")
-        call.outcome = outcome.Error(unknown) if isinstance(result, outcome.Value) else result
+    def _doubt(self, done: list[Run], why: str) -> None:
+        """Whoever would have been told of success is told of the doubt; who failed has surely changed nothing."""
+        self._announced.note(self._channels, is_in_doubt=True)
+        for call, result in done:
+            unknown = CommitUnknown(f"COMMIT did not say whether it happened ({why}): look before repeating")
+            call.outcome = outcome.Error(unknown) if isinstance(result, outcome.Value) else result
 
 
 _PRIMARY = 0xFF  # the extended codes of SQLite keep the kind of error in their lowest byte

@@ -12,6 +12,7 @@ from sqlalchemy import Column, Connection, TextClause, delete, select, text, tup
 from sqlalchemy.exc import DBAPIError
 
 from storage.database import Database
+from storage.engine.calls import ANNOUNCED
 from storage.engine.sqlite_session import GuardedSqliteConnection
 
 _NAME: Final = re.compile(r":(\w+)")
@@ -103,13 +104,12 @@ def prune(connection: Connection, time: Column[Any], *, before: datetime, limit:
     return pruned
 
 
-def announce(connection: Connection, channel: str) -> None:
-    """Wake the other processes when this transaction commits. On SQLite they look at the file's version instead."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(_NOTIFY, {"channel": channel})
+def announce(connection: Connection, channel: str, *, own: bool = True) -> None:
+    """Let all who listen to a channel look when this transaction commits; without `own` only in other processes."""
+    channels: dict[str, bool] = connection.info.setdefault(ANNOUNCED, {})
+    channels[channel] = own or channels.get(channel, False)
 
 
-_NOTIFY: Final = text("SELECT pg_notify(:channel, '')")
 SKIP_LOCKED: Final = "FOR UPDATE SKIP LOCKED"
 
 

@@ -113,8 +113,7 @@ def enqueue(connection: Connection, job: NewJob, *, now: datetime) -> Enqueued:
         sql.ENQUEUE_KEYED if job.dedupe_key is not None else sql.ENQUEUE,
         _NEW_JOB.to_row(job, now=to_micros(now)),
     ).one()
-    if job.run_at <= now:
-        announce(connection, sql.CHANNEL)
+    announce(connection, sql.CHANNEL)
     return Enqueued(id=row.id, state=JobState(row.state), joined=row.uid != job.uid)
 
 
@@ -224,7 +223,7 @@ def settle(connection: Connection, *, owner: str, endings: Iterable[JobEnd], now
     else:
         settled = connection.execute(sql.SETTLE_SQLITE, words | {"rows": json.dumps(rows)})
     if any(to == JobState.PENDING and run_at <= words["now"] for _, _, to, _, run_at, _ in rows):
-        announce(connection, sql.CHANNEL)  # released: another process may claim it at once
+        announce(connection, sql.CHANNEL, own=False)  # released: another process may claim it at once
     return [_settled(row) for row in settled]
 
 
@@ -232,7 +231,7 @@ def release_all(connection: Connection, *, owner: str, now: datetime) -> int:
     """Release all jobs of an owner that stops in good order. No attempt is counted."""
     released: int = connection.execute(sql.RELEASE_ALL, {"owner": owner, "now": to_micros(now)}).rowcount
     if released:
-        announce(connection, sql.CHANNEL)
+        announce(connection, sql.CHANNEL, own=False)
     return released
 
 

@@ -110,6 +110,12 @@ def waiting_kinds(connection: Connection) -> dict[str, int]:
     return {row.kind: row.number for row in connection.execute(_WAITING)}
 
 
+def unknown_kinds(connection: Connection) -> dict[str, int]:
+    """How many jobs wait of each kind that no living process has a handler for."""
+    known = {kind for worker in workers.all_workers(connection) if worker.dead_at is None for kind in worker.kinds}
+    return {kind: number for kind, number in waiting_kinds(connection).items() if kind not in known}
+
+
 def running_by_owner(connection: Connection) -> dict[str, int]:
     """How many jobs run, by the process that has them."""
     return {row.claimed_by: row.number for row in connection.execute(_RUNNING)}

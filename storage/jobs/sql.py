@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
 from sqlalchemy import TextClause, bindparam, text
 
-CHANNEL = "cormorant_jobs"
-"""Where PostgreSQL tells the other processes of new work."""
+from storage.tables import JOBS
+
+CHANNEL: Final = JOBS.name
+"""The channel on which new work is announced, and what becomes of work under way."""
 
 
 # The statements. State names are literals: with bound parameters SQLite does not use the partial indexes.

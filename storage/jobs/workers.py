@@ -12,9 +12,10 @@ from sqlalchemy import Connection, text
 
 from cormorant.rules.jobs.states import Sighting
 from storage.engine.columns import check_text, to_micros
+from storage.engine.statements import announce
 from storage.jobs import jobs
 from storage.jobs.jobs import Reclaimed
-from storage.tables import CLAIMED, WORKERS, RowCodec
+from storage.tables import CLAIMED, JOBS, WORKERS, RowCodec
 
 SWEEPER: Final = "sweeper"
 """The lease of the process that observes the others."""
@@ -42,6 +43,22 @@ class LeaseRow:
     renewals: int
 
 
+@frozen(kw_only=True)
+class Observation:
+    """What a sweep begins with."""
+
+    lease: LeaseRow
+    workers: Sequence[WorkerRow]
+    unknown: Sequence[str]
+    """Owners of running jobs and of claims that have no row."""
+
+
+def observe(connection: Connection, name: str, *, worker_id: str, instead_of: LeaseRow | None) -> Observation:
+    """Hold or renew a lease, and look who lives and who has claimed something."""
+    lease = take_lease(connection, name, worker_id=worker_id, instead_of=instead_of)
+    return Observation(lease=lease, workers=all_workers(connection), unknown=unknown_owners(connection))
+
+
 def register(connection: Connection, worker_id: str, *, kinds: Sequence[str], version: str, now: datetime) -> None:
     """Make a process known, before it claims anything."""
     words = {"id": check_text(worker_id), "kinds": json.dumps(sorted(kinds)), "version": version, "now": to_micros(now)}
@@ -57,6 +74,7 @@ def beat(connection: Connection, worker_id: str, *, now: datetime) -> int | None
 def retire(connection: Connection, worker_id: str) -> None:
     """Remove the row of a process that ends: it claims nothing any more. The caller releases what it has claimed after this."""
     connection.execute(_RETIRE, {"id": worker_id})
+    _announce_all(connection, own=False)
 
 
 def all_workers(connection: Connection) -> list[WorkerRow]:
@@ -97,7 +115,16 @@ def record_sightings(connection: Connection, sightings: Mapping[str, Sighting]) 
 
 def mark_dead(connection: Connection, worker_id: str, *, beat: int, now: datetime) -> bool:
     """Declare a process dead, unless it has beaten since `beat` was seen or another has declared it dead already."""
-    return connection.execute(_MARK_DEAD, {"id": worker_id, "seen": beat, "now": to_micros(now)}).rowcount == 1
+    is_dead = connection.execute(_MARK_DEAD, {"id": worker_id, "seen": beat, "now": to_micros(now)}).rowcount == 1
+    if is_dead:
+        _announce_all(connection)
+    return is_dead
+
+
+def _announce_all(connection: Connection, *, own: bool = True) -> None:
+    """What a process has put off for itself is due for the others: only it knew when."""
+    for table in (JOBS, *CLAIMED):
+        announce(connection, table.name, own=own)
 
 
 def is_living(connection: Connection, worker_id: str) -> bool:
@@ -144,7 +171,10 @@ def free_if_dead(connection: Connection, worker_id: str, *, limit: int) -> bool:
 def free_claims(connection: Connection, worker_id: str, *, limit: int) -> bool:
     """As `free_if_dead`, for a process that ends."""
     words = {"worker": worker_id, "limit": limit}
-    return sum(connection.execute(statement, words).rowcount for statement in _FREE) > 0
+    freed = [table for table, statement in _FREE.items() if connection.execute(statement, words).rowcount]
+    for table in freed:
+        announce(connection, table)
+    return bool(freed)
 
 
 _REGISTER = text("INSERT INTO workers (id, beat, beat_at, kinds, version) VALUES (:id, 0, :now, :kinds, :version)")
@@ -181,10 +211,10 @@ _DELETE_DEAD = text(f"""
     DELETE FROM workers WHERE dead_at IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.claimed_by = workers.id AND jobs.state = 'running') {_NOTHING_CLAIMED}
 """)
-_FREE = tuple(
-    text(f"""
+_FREE = {
+    table.name: text(f"""
         UPDATE {table.name} SET claimed_by = NULL WHERE claimed_by = :worker
         AND id IN (SELECT id FROM {table.name} WHERE claimed_by = :worker ORDER BY id LIMIT :limit)
     """)
     for table in CLAIMED
-)
+}

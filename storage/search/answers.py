@@ -28,8 +28,8 @@ def find_cached(
 def put_cached(
     connection: Connection, source_id: int, key: str, results: Sequence[Result], *, ttl_s: float, now: datetime
 ) -> None:
-    """Keep an answer for a while. An empty one is not kept: what is not there yet may be there in a minute."""
-    if not results or ttl_s <= 0:
+    """Keep an answer for a while."""
+    if ttl_s <= 0:
         drop_cached(connection, source_id, key)
         return
     words = {

@@ -29,6 +29,7 @@ class RequestResult:
     end: RequestEnd
     status: OutcomeStatus
     results: tuple[Result, ...] = ()
+    value: object = None
     error: BaseException | None = None
     took_s: float = 0.0
     waited_s: float = 0.0
@@ -46,6 +47,7 @@ class RequestResult:
             source=source,
             status=status,
             results=self.results,
+            value=self.value,
             coverage=(source,) if status is OutcomeStatus.FOUND else (),
             error=self.error,
             waited_s=self.waited_s,
@@ -99,6 +101,8 @@ class EndedRequest:
     """The key of the cached answer; None: it is not cached."""
     ttl_s: float
     now: datetime
+    is_poll: bool = False
+    """Whether an empty answer is kept, too."""
     is_in_doubt: bool = False
     """Whether a COMMIT of unknown outcome may have recorded it."""
 
@@ -114,8 +118,9 @@ def record_result(connection: Connection, ended: EndedRequest, *, hint: KnownSta
     history.record(connection, ended.entries)
     if ended.key is None or ended.ttl_s <= 0:
         return known  # nothing is kept, so nothing is to be forgotten
-    # A cut answer is not kept: a search with a longer time-out may find more.
-    if result.end.kind is EndKind.ANSWERED and not result.was_cut:
+    # A cut answer is not kept: a search with a longer time-out may find more. Nor is an empty one of a search: what is
+    # not there yet may be there in a minute.
+    if result.end.kind is EndKind.ANSWERED and not result.was_cut and (result.results or ended.is_poll):
         answers.put_cached(connection, record.id, ended.key, result.results, ttl_s=ended.ttl_s, now=ended.now)
     else:
         answers.drop_cached(connection, record.id, ended.key)

@@ -14,12 +14,21 @@ from typing import TypeVar
 from attrs import asdict, evolve, field, frozen
 from sqlalchemy import Connection, bindparam, text
 
-from cormorant.rules.search.limits import Edges, Lane, LearnedLimits, SourceLimits, edges_wanted, has_windows, stricter
-from cormorant.rules.search.reasons import NextRequest
+from cormorant.rules.search.limits import (
+    Edges,
+    Lane,
+    LearnedLimits,
+    SourceLimits,
+    edges_wanted,
+    has_windows,
+    share_windows,
+    stricter,
+)
+from cormorant.rules.search.reasons import NextRequest, Reason, share_reason
 from cormorant.rules.search.reservations import RequestEnd, RequestPermit, Reserved, SourceClosedNow, after
 from cormorant.rules.search.reservations import reserve as decide
 from cormorant.rules.search.source_state import SourceState
-from storage.engine.columns import from_micros, maybe_to_micros, to_micros
+from storage.engine.columns import from_micros, maybe_from_micros, maybe_to_micros, to_micros
 from storage.engine.statements import FastStatement, announce
 from storage.search.source_rows import (
     COLUMNS,
@@ -56,6 +65,8 @@ class ReservationRequest(NextRequest):
 
     lease_s: float
     consumer: str = ""
+    share: float = 1.0
+    """The part of each quota that the consumer may use."""
 
 
 def read(connection: Connection, source_id: int, *, configured: SourceLimits) -> KnownState:
@@ -74,16 +85,46 @@ def reserve(
 ) -> tuple[Reserved | SourceClosedNow, KnownState]:
     """Spend one request, if every gate is open. Send it only after COMMIT; it is never refunded."""
 
+    def used_up(limits: SourceLimits) -> Reason | None:
+        return read_share(connection, source_id, wanted.lane, wanted.consumer, wanted.share, limits)
+
     def choose(known: KnownState) -> Reserved | SourceClosedNow:
-        edges = known.edges[wanted.lane]
-        return decide(known.state, known.limits, wanted, now=now, edges=edges, lease_s=wanted.lease_s)
+        request, edges = wanted, known.edges[wanted.lane]
+        if wanted.share < 1:
+            request = evolve(wanted, share_reason=used_up(known.limits))
+        return decide(known.state, known.limits, request, now=now, edges=edges, lease_s=wanted.lease_s)
 
     known, answer = _change_by(hint, connection, source_id, choose, configured)
     if isinstance(answer, SourceClosedNow):
         return answer, known
     times = (to_micros(answer.at), to_micros(answer.expires_at))
     _REQUEST.change(connection, (source_id, wanted.lane.value, answer.permit.seq, *times, wanted.consumer))
+    if wanted.share < 1:
+        answer = evolve(answer, share_reason=used_up(known.limits))
     return answer, _changed(connection, source_id, known, answer.state, configured)
+
+
+def read_share(
+    connection: Connection, source_id: int, lane: Lane, app: str, share: float, limits: SourceLimits
+) -> Reason | None:
+    """Until when an app that may use a part of each quota has used it; in the past if it has some of it left."""
+    windows = share_windows(limits, lane, share)
+    if not windows:
+        return None
+    times = nth_latest(connection, source_id, lane, app, {window.limit for window in windows})
+    return share_reason(app, lane, windows, times)
+
+
+def nth_latest(
+    connection: Connection, source_id: int, lane: Lane, consumer: str, numbers: Iterable[int]
+) -> Mapping[int, datetime | None]:
+    """When the latest, the second latest, … request of an app was made; None: there are not so many."""
+    words = {"source_id": source_id, "lane": lane.value, "consumer": consumer}
+    found: dict[int, datetime | None] = {}
+    for number in numbers:
+        at = connection.execute(_NTH, words | {"before": number - 1}).scalar_one_or_none()
+        found[number] = maybe_from_micros(at)
+    return found
 
 
 def _change_by(
@@ -273,6 +314,10 @@ _REQUEST = FastStatement("""
 _EDGES = text("""
     SELECT seq, at FROM source_requests WHERE source_id = :source_id AND lane = :lane AND seq IN :seqs
 """).bindparams(bindparam("seqs", expanding=True))
+_NTH = text("""
+    SELECT at FROM source_requests WHERE source_id = :source_id AND lane = :lane AND consumer = :consumer
+    ORDER BY seq DESC LIMIT 1 OFFSET :before
+""")
 _PRUNE = text("""
     DELETE FROM source_requests WHERE (source_id, lane, seq) IN (
         SELECT old.source_id, old.lane, old.seq FROM source_requests AS old

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -94,18 +94,6 @@ def caps_at(connection: Connection, source_id: int) -> datetime | None:
     """When the source last said what it can do; None: never."""
     at = connection.execute(_CAPS_AT, {"id": source_id}).scalar_one_or_none()
     return maybe_from_micros(at)
-
-
-def nth_latest(
-    connection: Connection, source_id: int, lane: Lane, consumer: str, numbers: Iterable[int]
-) -> Mapping[int, datetime | None]:
-    """When the latest, the second latest, … request of an app was made; None: there are not so many."""
-    words = {"source_id": source_id, "lane": lane.value, "consumer": consumer}
-    found: dict[int, datetime | None] = {}
-    for number in numbers:
-        at = connection.execute(_NTH, words | {"before": number - 1}).scalar_one_or_none()
-        found[number] = maybe_from_micros(at)
-    return found
 
 
 def read_all(connection: Connection, configured: Sequence[SourceRecord], *, now: datetime) -> list[SourceView]:
@@ -251,7 +239,3 @@ _SPENT = text("""
     WHERE source_id = :source_id AND lane = :lane AND seq > :after AND at > :since
 """)
 _CAPS_AT = text("SELECT caps_at FROM sources WHERE id = :id")
-_NTH = text("""
-    SELECT at FROM source_requests WHERE source_id = :source_id AND lane = :lane AND consumer = :consumer
-    ORDER BY seq DESC LIMIT 1 OFFSET :before
-""")

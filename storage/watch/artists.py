@@ -63,6 +63,12 @@ def blocked(connection: Connection, *, now: datetime, limit: int) -> list[Artist
     return [ARTIST.codec.from_row(row) for row in connection.execute(_BLOCKED, words)]
 
 
+def next_due(connection: Connection) -> datetime | None:
+    """When the next artist is due that no process has claimed, blocked or not; None: none is watched."""
+    due: int | None = connection.execute(_NEXT_DUE).scalar()
+    return None if due is None else from_micros(due)
+
+
 def release(connection: Connection, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
     """Release artists that were not checked. They are charged nothing, and due as before or at the time given."""
     claims = [(artist.id, artist.token) for artist in artists]
@@ -193,6 +199,7 @@ _BLOCKED = text(f"""
         AND retry_block_until > :now AND retry_block_until <= :ahead
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
+_NEXT_DUE = text("SELECT min(next_attempt_at) FROM watchlist_artists WHERE NOT is_paused AND claimed_by IS NULL")
 _SUCCEED = text("""
     UPDATE watchlist_artists SET claimed_by = NULL, watermark = :looked_at, last_checked = :looked_at,
         next_attempt_at = :next, failures = 0, retry_block_until = NULL, last_error = NULL

@@ -7,15 +7,16 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from attrs import frozen
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.schedules import overdue_delay_s
 from cormorant.rules.watch.feeds import CheckStatus, DueFeed, FeedCheck, NextCheck, host_of
 from storage import pauses
 from storage.engine.columns import from_micros, kept_text, to_micros
-from storage.engine.statements import SKIP_LOCKED, FastStatement, skip_locked
+from storage.engine.statements import SKIP_LOCKED, FastStatement, announce, skip_locked
 from storage.jobs import workers
+from storage.tables import FEEDS
 from storage.watch.feeds import DUE_COLUMNS, RESCHEDULE, due_of, next_due
 
 TEXT_LENGTH_MAX: Final = 500
@@ -73,12 +74,19 @@ def lock(connection: Connection, mine: DueFeed) -> bool:
 def release(connection: Connection, mine: Sequence[DueFeed]) -> None:
     """Give back what was not checked: it is due as before."""
     _RELEASE.change_many(connection, [(each.id, each.token) for each in _sorted(mine)])
+    announce(connection, FEEDS.name, own=False)
 
 
 def release_until(connection: Connection, turns: Mapping[DueFeed, datetime]) -> None:
     """Give back what has its turn later, each with its time. A time that it got meanwhile is kept."""
     rows = [(to_micros(each.next_attempt_at), to_micros(turns[each]), each.id, each.token) for each in _sorted(turns)]
     _RELEASE_UNTIL.change_many(connection, rows)
+    announce(connection, FEEDS.name, own=False)
+
+
+def count(connection: Connection) -> int:
+    """How many feeds are checked at this moment or wait for their host, in any process."""
+    return int(connection.execute(_COUNT).scalar_one())
 
 
 @frozen
@@ -152,6 +160,7 @@ def _sorted(mine: Iterable[DueFeed]) -> list[DueFeed]:
     return sorted(mine, key=lambda each: each.id)
 
 
+_COUNT = text("SELECT count(*) FROM subscriptions WHERE claimed_by IS NOT NULL")
 _IS_DUE = "NOT is_paused AND next_attempt_at <= :now AND claimed_by IS NULL ORDER BY next_attempt_at, id LIMIT :limit"
 # An array, because PostgreSQL might think of a plan that reads the whole table for what it joins with.
 _CLAIM = FastStatement(f"""

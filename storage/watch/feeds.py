@@ -17,12 +17,11 @@ from cormorant.rules.settings.watch import FeedSettings
 from cormorant.rules.watch.feeds import DueFeed, Subscription, is_same_feed, next_time_anew
 from cormorant.rules.watch.watches import fields_set_by
 from storage.engine.columns import from_micros, to_micros
-from storage.engine.statements import FastStatement, skip_locked
+from storage.engine.statements import FastStatement, announce, skip_locked
 from storage.tables import FEEDS, RowCodec
 from storage.watch import watches
 from storage.watch.watches import WatchKind
 
-CHANNEL = "cormorant_subscriptions"
 AHEAD: Final = timedelta(hours=2)
 """A check later than that was made by a clock that ran ahead."""
 SCHEDULES_KEPT: Final = 1_000
@@ -51,17 +50,13 @@ def due_until(connection: Connection, *, until: datetime, limit: int) -> list[Su
     return [FEED.codec.from_row(row) for row in rows]
 
 
-def is_any_ahead(connection: Connection, *, now: datetime) -> bool:
-    """Whether some were checked in what is the future: the clock ran ahead, and they would wait until then."""
-    return connection.execute(text(_PUT_OFF.format(lock="")), _ahead(now) | {"limit": 1}).first() is not None
-
-
 def reschedule_after_clock_jump(connection: Connection, *, now: datetime, limit: int) -> int:
     """Let some of those that a clock that ran ahead put off be due now; how many."""
     found = connection.execute(skip_locked(connection, _PUT_OFF), _ahead(now) | {"limit": limit}).scalars()
     moved = [{"id": number, "at": to_micros(now)} for number in sorted(found)]
     if moved:
         connection.execute(RESCHEDULE, moved)
+        announce(connection, FEEDS.name)
     return len(moved)
 
 
@@ -73,13 +68,13 @@ def reschedule(connection: Connection, number: int, at: datetime) -> None:
     """Check it at this time."""
     if not connection.execute(RESCHEDULE, {"id": number, "at": to_micros(at)}).rowcount:
         raise FEED.not_found(number)
-    watches.announce(connection, FEED)
+    announce(connection, FEEDS.name)
 
 
 def reschedule_all(connection: Connection, times: Mapping[int, datetime]) -> None:
     """Check each at its time. Those that are no more are passed over."""
     connection.execute(RESCHEDULE, [{"id": number, "at": to_micros(times[number])} for number in sorted(times)])
-    watches.announce(connection, FEED)
+    announce(connection, FEEDS.name)
 
 
 def next_due(connection: Connection) -> datetime | None:
@@ -188,7 +183,6 @@ FEED = WatchKind(
     belongings=(("subscription_items", "subscription_id"), ("subscription_checks", "subscription_id")),
     set_with_pause="paused_because = 'paused by hand'",
     set_with_resume="paused_because = NULL, failures = 0, effective_s = NULL, next_attempt_at = :now",
-    channel=CHANNEL,
 )
 _WRITTEN = text("SELECT name, written_url FROM subscriptions WHERE origin = 'configured' AND written_url IS NOT NULL")
 _WRITE = text("UPDATE subscriptions SET written_url = :url WHERE name = :name")

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, text
 from cormorant.rules.errors import CormorantError, NotFound
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState, NextStep, ParcelStatus
 from cormorant.rules.watch.wants import Want, WantState
-from storage.engine.columns import kept_text, to_micros
+from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.engine.statements import announce
 from storage.tables import HANDOVERS, RowCodec
 from storage.watch import wants, watches
 
@@ -94,7 +95,20 @@ def change(  # noqa: PLR0913 - what may change, all with a default
     known = {"id": handover.id, "was": handover.state.value, "was_sent": handover.sent}
     if not connection.execute(_CHANGE, _row(changed) | known).rowcount:
         raise HandoverChanged(handover)
+    if next_at is not None and next_at <= now:
+        announce(connection, HANDOVERS.name)
     return changed
+
+
+def next_due(connection: Connection, *, known: Sequence[str]) -> datetime | None:
+    """When the next handover is due that no process has claimed; None: none is followed.
+
+    One of a target that the caller does not know is due for the caller when nobody has touched it for long.
+    """
+    statement = _NEXT_DUE_OF_POSTGRES if connection.dialect.name == "postgresql" else _NEXT_DUE
+    words = {"known": json.dumps([*known]), "gone": int(GONE_S * 1_000_000)}
+    due: int | None = connection.execute(text(statement), words).scalar()
+    return None if due is None else from_micros(due)
 
 
 def claim_due(
@@ -164,6 +178,8 @@ def set_arrived(
         next_at=next_at,
         now=now,
     )
+    if not is_done:
+        announce(connection, HANDOVERS.name)
     state = WantState.DONE if is_done else WantState.HANDED_OVER
     reason = f"{'by' if is_done else 'to'} {handover.target}"
     return wants.change(connection, handover.want_id, state, reason=reason, now=now)
@@ -199,6 +215,12 @@ _DUE = """
 """
 _IS_DUE = _DUE.format(known="SELECT value FROM json_each(:known)")
 _IS_DUE_OF_POSTGRES = _DUE.format(known="SELECT json_array_elements_text(CAST(:known AS json))")
+_NEXT = """
+    SELECT min(CASE WHEN target IN ({known}) OR next_at > changed_at + :gone THEN next_at ELSE changed_at + :gone END) FROM downloads
+    WHERE state = 'handed over' AND claimed_by IS NULL
+"""
+_NEXT_DUE = _NEXT.format(known="SELECT value FROM json_each(:known)")
+_NEXT_DUE_OF_POSTGRES = _NEXT.format(known="SELECT json_array_elements_text(CAST(:known AS json))")
 _BEGIN = text(f"{HANDOVER.insert()} ON CONFLICT DO NOTHING RETURNING id")
 _LIVE = text(f"SELECT {HANDOVER.columns} FROM downloads WHERE want_id = :want_id AND state <> 'failed'")
 _OF_WANT = text(f"SELECT {HANDOVER.columns} FROM downloads WHERE want_id = :want_id ORDER BY id")

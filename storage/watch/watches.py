@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Table, TextClause, text
 
 from cormorant.rules.errors import AlreadyExists, CormorantError, NotFound, SetInFile
 from cormorant.rules.watch.watches import CONFIGURED, TAKEN_OUT, Watch
-from storage.engine.columns import check_text, kept_text, to_micros
-from storage.engine.statements import SKIP_LOCKED
+from storage.engine.columns import check_text, from_micros, kept_text, to_micros
+from storage.engine.statements import SKIP_LOCKED, announce
 from storage.jobs import jobs, workers
 from storage.jobs.jobs import Claim, NewJob
 from storage.search import answers, sources
@@ -79,14 +79,12 @@ class WatchKind(Generic[W]):
     """What else changes when one is made due now, as SQL."""
     belongings: tuple[tuple[str, str], ...] = ()
     """The tables whose rows are removed with a watch, and their column with its number."""
-    channel: str = ""
-    """On PostgreSQL, the channel on which other processes hear that one may be due."""
     keeps_taken_out: bool = False
     """Whether one that the settings file no longer has stays, with all that was collected."""
 
     @property
     def table(self) -> str:
-        """The name of its table."""
+        """The name of its table, and of the channel on which one is announced that may be due."""
         return self.codec.table.name
 
     @property
@@ -104,12 +102,6 @@ class WatchKind(Generic[W]):
         return AlreadyExists(self.what, name)
 
 
-def announce(connection: Connection, kind: WatchKind[Any]) -> None:
-    """Let other processes look when this transaction commits. On SQLite they look at the file's version instead."""
-    if kind.channel and connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": kind.channel})
-
-
 def add_new(connection: Connection, kind: WatchKind[W], wanted: Sequence[W]) -> list[W | None]:
     """Add watches. None for each that is there already."""
     statement = text(f"{kind.codec.insert()} ON CONFLICT ({kind.unique}) DO NOTHING RETURNING id")
@@ -118,7 +110,7 @@ def add_new(connection: Connection, kind: WatchKind[W], wanted: Sequence[W]) -> 
         row = kind.codec.to_row(watch, name=kept_text(watch.name, NAME_LENGTH_MAX))
         number: int | None = connection.execute(statement, row).scalar_one_or_none()
         made.append(None if number is None else evolve(watch, id=number))
-    announce(connection, kind)
+    announce(connection, kind.table)
     return made
 
 
@@ -176,13 +168,18 @@ def remove(connection: Connection, kind: WatchKind[W], wanted: str, *, configure
     found = find(connection, kind, wanted)
     if found.name in configured:
         raise SetInFile(kind.what, found.name, kind.section)
-    _remove(connection, kind, found)
+    if not _remove(connection, kind, found):
+        raise kind.not_found(wanted)
     return found
 
 
-def _remove(connection: Connection, kind: WatchKind[Any], watch: Watch) -> None:
-    for table, column in (kind.table, "id"), *kind.belongings:
-        connection.execute(text(f"DELETE FROM {table} WHERE {column} = :id"), {"id": watch.id})
+def _remove(connection: Connection, kind: WatchKind[Any], watch: Watch) -> bool:
+    tables = (kind.table, "id"), *kind.belongings
+    counts = [
+        connection.execute(text(f"DELETE FROM {table} WHERE {column} = :id"), {"id": watch.id}).rowcount
+        for table, column in tables
+    ]
+    return counts[0] == 1
 
 
 def set_paused(connection: Connection, kind: WatchKind[W], wanted: str, *, is_paused: bool, now: datetime) -> W:
@@ -200,9 +197,10 @@ def _change(connection: Connection, kind: WatchKind[W], wanted: str, *changes: s
     found = changeable(connection, kind, wanted)
     statement = text(f"UPDATE {kind.table} SET {', '.join(filter(None, changes))} WHERE id = :id")
     connection.execute(statement, {"id": found.id, "now": to_micros(now)})
-    announce(connection, kind)
+    announce(connection, kind.table)
     changed = by_id(connection, kind, found.id)
-    assert changed is not None
+    if changed is None:  # removed since it was found
+        raise kind.not_found(wanted)
     return changed
 
 
@@ -225,6 +223,7 @@ def configure(connection: Connection, kind: WatchKind[W], watch: W, **words: Any
     changes = ", ".join(filter(None, [excluded(kind.set_by_file), kind.set_with_file]))
     statement = text(f"{kind.codec.insert()} ON CONFLICT (name) DO UPDATE SET {changes}")
     connection.execute(statement, kind.codec.to_row(watch) | {"origin": CONFIGURED} | words)
+    announce(connection, kind.table, own=False)
 
 
 def remove_unconfigured(connection: Connection, kind: WatchKind[Any], wanted: Collection[str]) -> None:
@@ -254,6 +253,13 @@ def due(connection: Connection, kind: WatchKind[W], *, now: datetime, limit: int
     statement = text(f"{kind.select} WHERE {_DUE_FOR_JOBS} ORDER BY next_attempt_at, id LIMIT :limit")
     words = {"now": to_micros(now), "limit": limit, "taken_out": TAKEN_OUT}
     return [kind.codec.from_row(row) for row in connection.execute(statement, words)]
+
+
+def next_due(connection: Connection, kind: WatchKind[Any]) -> datetime | None:
+    """When the next watch is due for a job; None: none is, before somebody changes one."""
+    statement = text(f"SELECT min(next_attempt_at) FROM {kind.table} WHERE NOT is_paused AND origin <> :taken_out")
+    due: int | None = connection.execute(statement, {"taken_out": TAKEN_OUT}).scalar()
+    return None if due is None else from_micros(due)
 
 
 def claim(
@@ -290,6 +296,7 @@ def release(
     if values:
         moves = "" if at is None else ", next_attempt_at = :at"
         connection.execute(_release_text(table.name, moves), values)
+        announce(connection, table.name, own=False)
 
 
 @cache
@@ -308,6 +315,7 @@ def release_unknown(connection: Connection, table: Table, *, worker: str, known:
     if values:
         free = f"UPDATE {table.name} SET claimed_by = NULL WHERE id = :id AND claimed_by = :worker"
         connection.execute(text(free), values)
+        announce(connection, table.name, own=False)
     return len(values)
 
 

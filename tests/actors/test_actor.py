@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any, Generic, TypeVar
 
 import pytest
 import trio
@@ -11,7 +12,16 @@ from attrs import define, field, frozen
 from trio.testing import MockClock
 
 from actors.actor import Actor, Address, Reply
-from cormorant.rules.errors import ActorCrashed, ActorGone, AskTimedOut, MailboxFull, WaitForbidden
+from cormorant.rules.errors import (
+    ActorCrashed,
+    ActorError,
+    ActorGone,
+    AskTimedOut,
+    MailboxFull,
+    NotAnswered,
+    UnknownMessage,
+    WaitForbidden,
+)
 from cormorant.rules.events import Event, MessageLost
 from supervisors import ChildSpec, ChildState, OnExhausted, Restart, Strategy, Supervisor
 
@@ -35,11 +45,25 @@ class Promise:
 
 
 @frozen(kw_only=True)
+class Loan:
+    """A question that no account takes."""
+
+    reply: Reply[int]
+
+
+@frozen(kw_only=True)
+class Forgotten:
+    """A question that the account does not answer."""
+
+    reply: Reply[int]
+
+
+@frozen(kw_only=True)
 class Crash:
     reply: Reply[None] | None = None
 
 
-Message = Deposit | Balance | Promise | Crash
+Message = Deposit | Balance | Promise | Forgotten | Crash
 
 
 @define(eq=False)
@@ -57,7 +81,10 @@ class Account(Actor[Message]):
             case Balance(reply=reply):
                 reply.answer(self.balance)
             case Promise(reply=reply):
+                reply.defer()
                 self.promised.append(reply)
+            case Forgotten():
+                pass
             case Crash():
                 raise ValueError("crash")
 
@@ -306,42 +333,108 @@ async def test_asking_oneself_raises_and_telling_oneself_never_waits(clock: Mock
     assert len(caught) == 1
 
 
+R = TypeVar("R")
+
+
+class Keeper(Actor[int], Generic[R]):
+    """An actor that is generic in something else than its messages."""
+
+
+class NoteKeeper(Keeper[str]):
+    """Its messages are those of its base."""
+
+
+def test_a_class_takes_the_messages_that_its_base_names() -> None:
+    assert (Keeper.messages, NoteKeeper.messages) == ((int,), (int,))
+
+
+class Caller(Actor[str]):
+    """Asks another actor, and tells a journal what came of it."""
+
+    def __init__(self, other: Address[Any], heard: list[str]) -> None:
+        self.other = other
+        self.heard = heard
+
+    async def handle(self, message: str) -> None:
+        try:
+            await self.other.ask(Answered)
+            self.heard.append(message)
+        except WaitForbidden as refusal:
+            self.heard.append(str(refusal))
+
+
+@frozen(kw_only=True)
+class Answered:
+    reply: Reply[None]
+
+
+class Answerer(Actor[Answered]):
+    async def handle(self, message: Answered) -> None:
+        message.reply.answer(None)
+
+
 async def test_waiting_goes_only_towards_what_was_started_earlier(clock: MockClock) -> None:
     heard: list[str] = []
-
-    class Talker(Actor[str]):
-        def __init__(self, other: Address[str]) -> None:
-            self.other = other
-
-        async def handle(self, message: str) -> None:
-            try:
-                await self.other.tell("hello")
-                heard.append(message)
-            except WaitForbidden:
-                self.other.tell_nowait("hello")
-                heard.append(f"{message}, but not waiting")
-
-    class Listener(Actor[str]):
-        async def handle(self, message: str) -> None: ...
-
-    limiter: Address[str] = Address("rate_limiter:x")
-    dispatcher: Address[str] = Address("dispatcher")
+    early: Address[Any] = Address("early")
+    late: Address[Any] = Address("late")
     down = [
-        ChildSpec("rate_limiter:x", limiter.served_by(Listener)),
-        ChildSpec("dispatcher", dispatcher.served_by(lambda: Talker(limiter))),
+        ChildSpec("early", early.served_by(Answerer)),
+        ChildSpec("late", late.served_by(lambda: Caller(early, heard))),
     ]
     async with Supervisor(down):
-        await dispatcher.tell("down")
+        await late.tell("answered")
         await trio.sleep(1)
     up = [
-        ChildSpec("rate_limiter:x", limiter.served_by(lambda: Talker(dispatcher))),
-        ChildSpec("dispatcher", dispatcher.served_by(Listener)),
+        ChildSpec("early", early.served_by(lambda: Caller(late, heard))),
+        ChildSpec("late", late.served_by(Answerer)),
     ]
     async with Supervisor(up):
-        await limiter.tell("up")
+        await early.tell("never")
         await trio.sleep(1)
 
-    assert heard == ["down", "up, but not waiting"]
+    why = "waiting goes only towards what was started earlier; use tell_nowait, or let the other side ask"
+    assert heard == ["answered", f"early may not wait for late: {why}"]
+
+
+async def test_the_starting_order_counts_across_branches_of_a_tree(clock: MockClock) -> None:
+    heard: list[str] = []
+    names = ("listed", "twin", "other twin", "after")
+    listed, twin, other, after = [Address[Any](name) for name in names]
+    below = Supervisor([ChildSpec("listed", listed.served_by(lambda: Caller(twin, heard)))], name="below")
+    root = [ChildSpec("below", below), ChildSpec("after", after.served_by(lambda: Caller(twin, heard)))]
+
+    async with Supervisor(root):
+        await below.start_child(ChildSpec("twin", twin.served_by(Answerer)))
+        await below.start_child(ChildSpec("other twin", other.served_by(lambda: Caller(twin, heard))))
+        for caller in (after, other, listed):
+            await caller.tell("answered")
+            await trio.sleep(1)
+
+    assert [text.partition(":")[0] for text in heard] == [
+        "answered",
+        "other twin may not wait for twin",
+        "listed may not wait for twin",
+    ]
+
+
+async def test_actors_of_another_tree_may_be_waited_for(clock: MockClock) -> None:
+    heard: list[str] = []
+    ours: Address[Any] = Address("ours")
+    theirs: Address[Any] = Address("theirs")
+
+    async with (
+        Supervisor([ChildSpec("first", ours.served_by(lambda: Caller(theirs, heard)))]),
+        Supervisor([ChildSpec("first", sleep_for_ever), ChildSpec("second", theirs.served_by(Answerer))]),
+    ):
+        await ours.tell("answered")
+        await trio.sleep(1)
+
+    assert heard == ["answered"]
+
+
+async def sleep_for_ever(*, task_status: trio.TaskStatus[None]) -> None:
+    task_status.started()
+    await trio.sleep_forever()
 
 
 async def test_one_timer_serves_any_number_of_items(clock: MockClock) -> None:
@@ -407,12 +500,163 @@ async def test_end_runs_within_the_grace_and_ends_the_actors_tasks(clock: MockCl
     assert report.clean
 
 
-async def test_an_actor_without_a_handler_says_so(clock: MockClock) -> None:
-    address: Address[str] = Address("mute")
+def test_an_actor_knows_the_classes_of_its_messages() -> None:
+    class Savings(Account):
+        pass
 
-    with pytest.raises(TypeError, match="has no handle"):
-        await Actor[str]().handle("x")
-    assert address.waiting() == 0
+    assert Account.messages == Savings.messages == (Deposit, Balance, Promise, Forgotten, Crash)
+
+
+async def test_a_message_that_the_actor_does_not_take_is_refused_and_nothing_else_happens(clock: MockClock) -> None:
+    bank = Bank()
+    strange: Address[Any] = bank.address
+
+    async with Supervisor([bank.spec()]) as supervisor:
+        await strange.tell("a text")
+        with pytest.raises(UnknownMessage, match="account takes no message of class Loan"):
+            await strange.ask(Loan)
+        assert await bank.address.ask(Balance) == 0
+        assert [child.restarts for child in supervisor.children()] == [0]
+
+    assert bank.lost() == [("str", "it takes no such message")]
+    assert [type(message) for message in bank.handled] == [Balance]
+
+
+async def test_a_question_that_was_handled_without_an_answer_is_refused_at_once(clock: MockClock) -> None:
+    bank = Bank()
+
+    async with Supervisor([bank.spec()]):
+        with pytest.raises(NotAnswered, match="account handled Forgotten and gave no answer"):
+            await bank.address.ask(Forgotten)
+
+    assert trio.current_time() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (ActorCrashed("teller"), 503, "teller crashed before it answered; it is being restarted, ask again"),
+        (ActorGone("teller"), 503, "teller has ended and takes no more messages"),
+        (AskTimedOut("teller", 2.5), 503, "teller did not answer within 2.5 s"),
+        (MailboxFull("teller", 64), 503, "the mailbox of teller is full (64 messages)"),
+        (UnknownMessage("teller", "Loan"), 503, "teller takes no message of class Loan"),
+        (NotAnswered("teller", "Loan"), 500, "teller handled Loan and gave no answer; report this"),
+    ],
+)
+def test_each_error_of_an_actor_names_it_and_says_what_happened(error: ActorError, status: int, text: str) -> None:
+    assert (str(error), error.actor, error.http_status) == (text, "teller", status)
+
+
+async def test_an_actor_that_is_set_aside_lets_nobody_wait(clock: MockClock) -> None:
+    bank = Bank()
+    spec = ChildSpec("account", bank.address.served_by(lambda: Account([])), on_exhausted=OnExhausted.SET_ASIDE)
+
+    async with Supervisor([spec], intensity=1) as supervisor, trio.open_nursery() as nursery:
+        for _ in range(2):
+            bank.address.tell_nowait(Crash())
+        for _ in range(6):  # more than there is room for
+            nursery.start_soon(expect_set_aside, bank)
+        await trio.sleep(60)
+        assert [child.state for child in supervisor.children()] == [ChildState.SET_ASIDE]
+        await expect_set_aside(bank)
+        with pytest.raises(ActorGone):
+            await bank.address.tell(Deposit(1))
+
+
+async def expect_set_aside(bank: Bank) -> None:
+    with pytest.raises(ActorGone, match="account has ended and takes no more messages"):
+        await bank.address.ask(Balance)
+
+
+async def test_a_promise_that_is_never_kept_ends_with_the_deadline_of_its_asker(clock: MockClock) -> None:
+    bank, account = Bank(), Account([])
+    spec = ChildSpec("account", bank.address.served_by(lambda: account))
+
+    async with Supervisor([spec]):
+        with pytest.raises(AskTimedOut, match="account did not answer within 3 s"):
+            await bank.address.ask(Promise, timeout_s=3.0)
+        account.promised[0].answer(7)  # too late: it changes nothing
+        assert await bank.address.ask(Balance) == 0
+
+    assert trio.current_time() == 3.0
+
+
+async def test_an_ask_that_waits_for_room_in_the_mailbox_keeps_its_deadline(clock: MockClock) -> None:
+    bank = Bank()
+    for _ in range(4):
+        bank.address.tell_nowait(Deposit(1))
+
+    with pytest.raises(AskTimedOut):
+        await bank.address.ask(Balance, timeout_s=3.0)
+
+    assert trio.current_time() == 3.0
+    assert bank.address.waiting() == 4
+
+
+async def test_any_number_of_messages_told_once_count_as_one_until_it_is_read(clock: MockClock) -> None:
+    bank = Bank()
+
+    for _ in range(9):
+        bank.address.tell_once(Deposit(1, takes_s=1.0))
+    async with Supervisor([bank.spec()]):
+        await trio.sleep(0.5)
+        bank.address.tell_once(Deposit(1))
+        bank.address.tell_once(Deposit(1))
+        assert await bank.address.ask(Balance) == 2
+
+
+async def test_what_is_told_once_to_a_full_mailbox_or_to_one_that_is_gone_raises_nothing(clock: MockClock) -> None:
+    bank = Bank()
+    for _ in range(4):
+        bank.address.tell_nowait(Crash())
+
+    bank.address.tell_once(Deposit(1))
+    async with Supervisor([bank.spec(restart=Restart.TEMPORARY)]):
+        await trio.sleep(1)
+        bank.address.tell_once(Deposit(1))
+
+    assert [type(message) for message in bank.handled] == [Crash]
+
+
+@frozen
+class Parcel:
+    """A message that deals with its own loss."""
+
+    losses: list[ActorError]
+
+    def lost(self, error: ActorError) -> None:
+        self.losses.append(error)
+
+
+@define(eq=False)
+class Carrier(Actor[Parcel]):
+    """Crashes in the middle of the second parcel that it finds in its mailbox."""
+
+    taken: int = 0
+
+    async def handle(self, message: Parcel) -> None:
+        self.taken = 1
+        while self.address.take_nowait() is not None:
+            self.taken += 1
+            if self.taken == 2:
+                raise ValueError("crash")
+
+
+async def test_a_message_with_a_method_for_it_deals_with_its_loss_and_those_taken_before_do_not(
+    clock: MockClock,
+) -> None:
+    events: list[Event] = []
+    address: Address[Parcel] = Address("carrier", emit=events.append)
+    losses: list[list[ActorError]] = [[], [], []]
+    for each in losses:
+        address.tell_nowait(Parcel(each))
+
+    async with Supervisor([ChildSpec("carrier", address.served_by(Carrier), restart=Restart.TEMPORARY)]):
+        await trio.sleep(1)
+
+    # The first was handled when the second was taken; the third was never read.
+    assert [[type(error) for error in each] for each in losses] == [[], [ActorCrashed], [ActorGone]]
+    assert not any(isinstance(event, MessageLost) for event in events)
 
 
 async def test_a_promise_outlives_an_orderly_stop_only_as_actor_gone(clock: MockClock) -> None:

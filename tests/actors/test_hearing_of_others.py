@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import SystemRandom
 from typing import Concatenate, ParamSpec, TypeVar
@@ -21,19 +22,27 @@ from cormorant.rules.jobs.states import JobState
 from cormorant.rules.jobs.verdicts import Fail, Snooze
 from cormorant.rules.ports import ignore
 from cormorant.rules.settings.settings import JobSettings
+from cormorant.rules.settings.watch import SubscriptionSettings
+from cormorant.rules.watch.feeds import DueFeed, FetchedFeed
 from cormorant.testing import Recorder, settings
 from storage import pauses
 from storage.database import Database, Mode, StorageOptions
 from storage.jobs import jobs
 from storage.jobs.batch import Reconciled
+from storage.watch import watches
 from supervisors import Service, open_service
 from tests.environments import environment_of
+from tests.storage.support import serving
+from tests.watch_kinds import CASES, Case
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 SOON_S = 50.0
 """Shorter than the minute between two heartbeats, which would find it too. It usually takes less than a second."""
+
+TICKER_SOON_S = 25.0
+"""Shorter than the time between two looks of any ticker."""
 
 pytestmark = pytest.mark.slow("real processes' worth of threads and files")
 
@@ -145,3 +154,33 @@ async def test_a_pause_from_another_process_holds_at_once_and_so_does_its_end(ur
         await until(runs, 2)
 
     assert view.state is JobState.PENDING
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_in_file], ids=str)
+async def test_a_watch_that_another_process_makes_due_is_worked_on_at_once(url: str, case: Case) -> None:
+    checked: list[datetime] = []
+
+    async def feed(_: DueFeed) -> FetchedFeed:
+        await trio.lowlevel.checkpoint()
+        return FetchedFeed()
+
+    async def until_worked_on(other: Database, due: datetime) -> None:
+        with trio.fail_after(TICKER_SOON_S):
+            while (found := await other.read(watches.find, case.kind, "one")).next_attempt_at <= due:
+                await trio.sleep(0.005)
+        checked.append(found.next_attempt_at)
+
+    async with serving(Watched(url), with_notes=False) as other:
+        now = SystemClock().now()
+        await other.run(watches.add_new, case.kind, [case.new("one", now + timedelta(days=1), added_at=now)])
+        works = open_service(
+            settings(subscriptions=SubscriptionSettings(domain_request_delay_s=0.1)),
+            environment=environment_of(database=Watched(url), feed=feed),
+        )
+        async with works:
+            for _ in range(3):  # the first may be found by a round at the start
+                due = SystemClock().now()
+                await other.run(watches.make_due, case.kind, "one", now=due)
+                await until_worked_on(other, due)
+
+    assert len(set(checked)) == 3

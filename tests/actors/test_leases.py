@@ -37,7 +37,7 @@ RIVAL = "elsewhere.2"
 
 @pytest.fixture
 def place() -> Iterator[Workplace]:
-    with workplace() as made:
+    with workplace(is_shared=True) as made:
         yield made
 
 
@@ -344,7 +344,7 @@ async def test_jobs_of_an_age_are_forgotten_the_failed_ones_later(clock: MockClo
         await trio.sleep(1)
         for days in (6, 2):
             place.clock.jump(days * day)
-            await trio.sleep(700)
+            await trio.sleep(3_700)
             kept.append(set(await service.transaction(_ids)))
         assert kept == [{done, dead}, {dead}]
 

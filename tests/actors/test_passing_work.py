@@ -33,7 +33,7 @@ from tests.environments import environment_of
 
 @pytest.fixture
 def place() -> Iterator[Workplace]:
-    with workplace() as made:
+    with workplace(is_shared=True) as made:
         yield made
     assert made.events.of(ChildCrashed) == []
 

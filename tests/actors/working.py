@@ -12,10 +12,11 @@ from sqlalchemy import Connection, text
 
 from actors.jobs.handler import Handler, JobContext, Run
 from cormorant.rules.settings.settings import JobSettings
-from cormorant.testing import Recorder, SimulatedClock, in_line, memory_gateway, settings
+from cormorant.testing import Recorder, SimulatedClock, in_line, settings
 from storage.database import Database
 from supervisors.service import Service, open_service
 from tests.environments import environment_of
+from tests.gateways import gateway
 
 
 @define
@@ -64,9 +65,9 @@ class Workplace:
 
 
 @contextmanager
-def workplace() -> Iterator[Workplace]:
-    with memory_gateway() as gateway:
-        yield Workplace(gateway)
+def workplace(*, is_shared: bool = False) -> Iterator[Workplace]:
+    with gateway(is_shared=is_shared) as database:
+        yield Workplace(database)
 
 
 def states(connection: Connection) -> dict[int, str]:

@@ -8,14 +8,18 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 from attrs import evolve, frozen
 from sqlalchemy import Connection, Engine, NullPool, create_engine, make_url, text
 
+from storage.engine.calls import ANNOUNCED
+from storage.engine.channel_counters import ChannelCounters
 from storage.engine.dialect import dialect_for
 from storage.engine.options import StorageOptions
+from storage.engine.postgres_session import CHANNEL
 from storage.jobs import jobs, reports, workers
 from storage.jobs.jobs import NewJob
 from storage.jobs.reports import JobView
@@ -67,9 +71,19 @@ class Ledger:
     engine: Engine
 
     def run(self, function: Callable[[Connection], T]) -> T:
-        """Run a function in a transaction."""
+        """Run a function in a transaction, and announce as the gateway does what it has announced."""
+        counters = ChannelCounters(Path(make_url(self.url).database or ""))
         with self.engine.begin() as connection:
-            return function(connection)
+            result = function(connection)
+            announced: dict[str, bool] = connection.info.pop(ANNOUNCED, {})
+            if self.url.startswith("sqlite"):
+                driver: Any = connection.connection.dbapi_connection
+                counters.add(driver, announced)
+            else:
+                for channel in announced:
+                    connection.exec_driver_sql(f"NOTIFY {CHANNEL}, 'ledger {channel}'")
+        counters.tell()
+        return result
 
     def enqueue(self, payloads: Sequence[dict[str, Any]], **words: Any) -> list[int]:
         """Take in a job for each payload, in one transaction, as another program would. Returns their ids."""

@@ -101,7 +101,7 @@ def test_what_run_refuses_in_the_settings_is_told_here_too(tmp_path: Path) -> No
     ended = cormorant("doctor", cwd=tmp_path)
 
     assert ended.code == 2
-    assert "service.stop_total: 24s is less than jobs.grace" in ended.out
+    assert "service.stop_total: 24s is less than the parts of the service may take to stop" in ended.out
 
 
 @pytest.mark.slow("starts the program, which loads everything")

@@ -150,7 +150,7 @@ def test_a_tree_that_cannot_be_kept_running_tells_the_chain_of_causes_without_se
         ('[storage]\nurl = "sqlite:///x.db?mode=rwc"', "a SQLite URL names a file and nothing else"),
         (
             '[service]\nstop_total = "24s"',
-            "service.stop_total: 24s is less than jobs.grace (5s), watchlist.shutdown_grace (2s)",
+            "service.stop_total: 24s is less than the parts of the service may take to stop (storage 5s, search 8s, ",
         ),
     ],
 )

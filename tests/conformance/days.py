@@ -78,7 +78,7 @@ class Site:
         try:
             await trio.sleep(chance.choice((0.0, 0.5, 3.0, 10.0)))
             return await self._do(
-                chance.choices(ANSWERS, WEIGHTS)[0] if self.world.is_wild else "found", chance, resets
+                chance.choices(ANSWERS, self.world.weights)[0] if self.world.is_wild else "found", chance, resets
             )
         finally:
             self.in_flight -= 1
@@ -162,6 +162,8 @@ class World:
     limits: dict[str, SourceSettings]
     slots: int
     chance: random.Random
+    weights: Sequence[int] = WEIGHTS
+    """How often sources give each of `ANSWERS`."""
     is_wild: bool = True
     sites: dict[str, Site] = field(init=False)
     events: Recorder = field(factory=Recorder)

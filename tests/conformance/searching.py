@@ -27,6 +27,7 @@ from cormorant.testing import (
 from storage.database import Database
 from supervisors import Service, open_service
 from tests.environments import environment_of
+from tests.gateways import shared_gateway
 
 
 @define
@@ -59,6 +60,13 @@ class SearchPlace:
 @contextmanager
 def search_place(**sources: ScriptedSource) -> Iterator[SearchPlace]:
     with memory_gateway() as gateway:
+        yield SearchPlace(gateway, dict(sources))
+
+
+@contextmanager
+def shared_search_place(**sources: ScriptedSource) -> Iterator[SearchPlace]:
+    """A place on a database that other processes may use."""
+    with shared_gateway() as gateway:
         yield SearchPlace(gateway, dict(sources))
 
 

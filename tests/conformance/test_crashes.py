@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.search.search import Ticket
+from actors.actor import Address, Recheck
+from actors.search.rate_limiter import LimiterMessage
+from actors.search.source_directory import SourceEntry
 from cormorant.rules.errors import ActorCrashed
+from cormorant.rules.events import ChildCrashed
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.search.outcomes import CredentialsRefused, OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.source_state import SourceState
 from cormorant.rules.settings.settings import SearchSettings
+from cormorant.rules.settings.sources import SourceSettings
+from cormorant.services.sources import Sources
 from cormorant.testing import BROKEN, TIMEOUT, ScriptedSource, busy
 from storage.search import history, source_states
-from storage.search.sources import SourceRecord
 from supervisors import Service
-from tests.conformance.crashing import crash_dispatcher, crash_limiter, desk_of, slots_of
+from tests.conformance.crashing import (
+    address_of,
+    broken_stream,
+    crash_dispatcher,
+    crash_limiter,
+    requests_of,
+    slots_of,
+)
 from tests.conformance.searching import SearchPlace, all_of, search_each, search_place, settle
 
 pytestmark = pytest.mark.slow("starts and stops a whole service")
@@ -30,7 +40,7 @@ ANY = SourceLimits()
 
 async def state_of(service: Service, source: str = "a") -> SourceState:
     """The state of a source as the database has it."""
-    known = await service.transaction(source_states.read, desk_of(service, source).record.id, configured=ANY)
+    known = await service.transaction(source_states.read, requests_of(service, source).record.id, configured=ANY)
     return known.state
 
 
@@ -61,20 +71,19 @@ async def test_a_dispatcher_that_crashes_just_before_the_stop_leaves_nobody_wait
 
 
 async def test_a_dispatcher_that_crashes_while_it_lines_up_leaves_nobody_waiting(clock: MockClock) -> None:
-    class Broken:
-        record = SourceRecord(name="b", identity="b", kind="torznab", url="http://b.test/api")
-
-        def admit(self, ticket: Ticket) -> None:
+    class Broken(Address[LimiterMessage]):
+        def tell_nowait(self, message: LimiterMessage) -> None:
             raise ValueError("broken")
 
     with search_place(a=ScriptedSource(["x"]), b=ScriptedSource(), c=ScriptedSource()) as place:
         async with place.service() as service:
-            broken: Any = Broken()
-            mended, service.sources.directory.by_name["b"] = service.sources.directory.by_name["b"], broken
+            by_name = service.sources.directory.by_name
+            mended = by_name["b"]
+            by_name["b"] = SourceEntry(Broken("b"), mended.requests)
             search = await service.search("x", execute=place.sources["a"])
             with trio.fail_after(10):
                 outcomes = {outcome.source: outcome.status.value for outcome in await all_of(search)}
-            service.sources.directory.by_name["b"] = mended
+            by_name["b"] = mended
 
     assert outcomes == {"a": "found", "b": "failed", "c": "failed"}
 
@@ -155,7 +164,66 @@ async def test_a_limiter_that_crashes_too_often_is_set_aside_and_takes_nobody_wi
     for each in why:
         assert (each.reasons[0].name, each.opens_at) == ("stopped", None)
         assert each.lines[0].startswith("waits for a restart of the service: what asks it crashed too often (")
-        assert "RateLimiter has no handle()" in each.lines[0]
+        assert "(broken)" in each.lines[0]
+
+
+async def test_a_stop_ends_at_once_what_waits_for_a_limiter_that_waits_for_its_restart(clock: MockClock) -> None:
+    told: list[object] = []
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await trio.sleep(1)
+            crash_limiter(service, "a", times=8)
+            await trio.sleep(5)
+            search = await service.search("x", on_complete=lambda *_: told.append("a"), on_job_done=told.append)
+            await trio.sleep(0.1)
+            stopped_at = trio.current_time()
+        took_s = trio.current_time() - stopped_at
+
+    assert [outcome.status for outcome in search.outcomes] == [OutcomeStatus.SHUT_DOWN]
+    assert told == ["a", search.id]
+    assert took_s == 0.0
+
+
+async def test_a_source_is_removed_after_its_limiter_was_stopped_with_the_branch(clock: MockClock) -> None:
+    with search_place() as place:
+        async with place.service() as service:
+            added = Sources(service.environment)
+            await added.add("a", SourceSettings(url="http://a.test/api"), ANY)
+            address_of(service, "source_keeper").tell_once(Recheck())
+            await trio.sleep(1)
+            crash_limiter(service, "a", times=8)
+            await trio.sleep(5)
+            address_of(service, "callbacks").tell_nowait(broken_stream())
+            await added.remove("a")
+            await trio.sleep(120)
+            left = list(service.sources.directory.by_name)
+
+    crashed = {stamped.event.child for stamped in place.events.heard if isinstance(stamped.event, ChildCrashed)}
+    assert left == []
+    assert crashed == {"rate_limiter:a", "callbacks"}
+
+
+async def test_a_source_whose_removal_was_cut_short_is_served_when_it_comes_back(clock: MockClock) -> None:
+    source = SourceSettings(url="http://a.test/api")
+    with search_place() as place:
+        async with place.service() as service:
+            added = Sources(service.environment)
+            await added.add("a", source, ANY)
+            address_of(service, "source_keeper").tell_once(Recheck())
+            await trio.sleep(1)
+            crash_limiter(service, "a", times=8)
+            await trio.sleep(5)
+            await added.remove("a")
+            address_of(service, "source_keeper").tell_once(Recheck())
+            await trio.sleep(0.6)
+            address_of(service, "callbacks").tell_nowait(broken_stream())
+            await trio.sleep(0.01)
+            await added.add("a", source, ANY)
+            await trio.sleep(60)
+            with trio.fail_after(60):
+                (outcome,) = await all_of(await service.search("x", execute=ScriptedSource(["x"])))
+
+    assert outcome.status is OutcomeStatus.FOUND
 
 
 async def test_an_outage_during_the_reservation_loses_nothing_and_sends_nothing_twice(clock: MockClock) -> None:

@@ -18,8 +18,8 @@ from cormorant.testing import ScriptedSource
 from storage.search import source_states
 from storage.search.requests import record_result, reserve_now
 from storage.search.source_states import ReservationRequest
-from tests.conformance.crashing import desk_of
-from tests.conformance.searching import all_of, search_place, settle
+from tests.conformance.crashing import requests_of
+from tests.conformance.searching import all_of, search_place, settle, shared_search_place
 
 INTERACTIVE, RSS, COMPLETION, BACKGROUND = Priority
 
@@ -32,10 +32,10 @@ def _asked(connection: Connection) -> int:
 async def test_a_shared_request_that_another_process_forestalls_goes_back_with_all_who_wait_for_it(
     clock: MockClock,
 ) -> None:
-    with search_place(a=ScriptedSource(["x"])) as place:
+    with shared_search_place(a=ScriptedSource(["x"])) as place:
         async with place.service() as service:
             await trio.sleep(1)
-            record = desk_of(service, "a").record
+            record = requests_of(service, "a").record
             words: dict[str, Any] = {"configured": record.limits}
             foreign, _ = await service.transaction(
                 source_states.reserve, record.id, ReservationRequest(lease_s=600.0), now=place.clock.now(), **words
@@ -54,7 +54,7 @@ async def test_a_shared_request_that_another_process_forestalls_goes_back_with_a
                 source_states.finish, record.id, foreign.permit, end, now=place.clock.now(), **words
             )
             (found,) = await all_of(searches[0])
-            left = desk_of(service, "a")
+            left = requests_of(service, "a")
 
     assert (impatient, round(gave_up_at, 3)) == (OutcomeStatus.RATE_LIMITED, 6.0)
     assert found.status is OutcomeStatus.FOUND
@@ -81,7 +81,7 @@ async def test_an_end_in_doubt_is_recorded_once(
             monkeypatch.setattr(place.gateway, "run", cut_once)
             (first,) = await all_of(await service.search("one"))
             await trio.sleep(5)
-            known = desk_of(service, "a").known
+            known = requests_of(service, "a").known
             told = await service.transaction(_asked)
 
     assert (first.status, len(cut), told) == (OutcomeStatus.FAILED, 1, 1)
@@ -117,7 +117,7 @@ async def test_nothing_is_sent_after_the_stop(clock: MockClock, comes_back_after
 async def test_what_was_paid_for_when_the_stop_began_is_closed_and_not_sent(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with search_place(a=ScriptedSource(["x"])) as place:
+    with shared_search_place(a=ScriptedSource(["x"])) as place:
         run = place.gateway.run
 
         async def slowly(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
@@ -133,7 +133,7 @@ async def test_what_was_paid_for_when_the_stop_began_is_closed_and_not_sent(
         (outcome,) = await all_of(search)
         async with place.service() as service:
             await trio.sleep(1)
-            known = desk_of(service, "a").known
+            known = requests_of(service, "a").known
 
     assert (outcome.status, place.sources["a"].asked_at) == (OutcomeStatus.SHUT_DOWN, [])
     assert known is not None

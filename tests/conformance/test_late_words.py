@@ -16,7 +16,7 @@ from cormorant.rules.search.requests import SearchPage, SearchRequest, StatedLim
 from cormorant.services.durable_search import payload_for
 from cormorant.testing import BROKEN, ScriptedSource, busy
 from storage.search import source_states
-from tests.conformance.crashing import BOMB
+from tests.conformance.crashing import crash_part
 from tests.conformance.searching import all_of, search_each, search_place
 
 Execute = Callable[[object, object], Awaitable[SearchPage]]
@@ -112,12 +112,13 @@ async def test_a_durable_search_waits_for_a_source_that_a_person_has_to_mend(clo
 
 
 @pytest.mark.parametrize("part", ["callbacks", "source_keeper", "dispatcher"])
-async def test_searches_go_on_after_a_crash_of_any_part(clock: MockClock, part: str) -> None:
+async def test_searches_go_on_after_a_crash_of_any_part(
+    clock: MockClock, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     with search_place(a=ScriptedSource(["x"])) as place:
         async with place.service() as service:
             await all_of(await service.search("before"))
-            branch = service._root._table["search"].spec.run  # noqa: SLF001 - there is no polite way to make a part crash
-            branch._table[part].spec.run._address.tell_nowait(BOMB)  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+            crash_part(service, part, monkeypatch)
             await trio.sleep(120)
             (outcome,) = await all_of(await service.search("after"))
 

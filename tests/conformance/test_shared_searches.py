@@ -16,8 +16,8 @@ from cormorant.testing import TIMEOUT, ScriptedSource
 from storage.search import source_states, sources
 from storage.search.source_states import ReservationRequest
 from supervisors import Service
-from tests.conformance.crashing import desk_of
-from tests.conformance.searching import SearchPlace, all_of, search_place
+from tests.conformance.crashing import requests_of
+from tests.conformance.searching import SearchPlace, all_of, search_place, shared_search_place
 
 INTERACTIVE, RSS, COMPLETION, BACKGROUND = Priority
 
@@ -65,7 +65,7 @@ async def test_whoever_shares_a_request_that_runs_waits_for_it(clock: MockClock)
 
 
 async def test_whoever_shares_a_request_that_opens_too_late_is_told_at_once(clock: MockClock) -> None:
-    with search_place(a=ScriptedSource(["x"])) as place:
+    with shared_search_place(a=ScriptedSource(["x"])) as place:
         async with place.service({"spacing_s": 100.0}) as service:
             await all_of(await service.search("first"))
             patient = await service.search("shared")
@@ -95,12 +95,12 @@ async def test_a_shared_request_that_rose_in_class_does_not_get_in_the_way_of_it
 
 
 async def test_searches_that_end_without_an_answer_leave_nothing_behind(clock: MockClock) -> None:
-    with search_place(a=ScriptedSource(["x"])) as place:
+    with shared_search_place(a=ScriptedSource(["x"])) as place:
         async with place.service({"spacing_s": 100.0}) as service:
             await all_of(await service.search("first"))
             for number in range(20):
                 await all_of(await service.search(f"late {number}", max_wait_s=5))
-            requests = desk_of(service, "a")
+            requests = requests_of(service, "a")
 
             assert (requests.waiting(), requests._by_key, requests.running) == (0, {}, {})  # noqa: SLF001 - what it holds is the question
 
@@ -110,7 +110,7 @@ async def test_limits_that_change_while_searches_run_crash_nobody(clock: MockClo
         async with place.service() as service:
             searches = [await service.search(f"{number}") for number in range(4)]
             await trio.sleep(1.5)
-            requests = desk_of(service, "a")
+            requests = requests_of(service, "a")
             changed = evolve(requests.record, limits=SourceLimits(spacing_s=0, pace_s=0, per_hour=3))
             requests.record = await service.transaction(sources.change, changed, now=place.clock.now())
             explained = service.explain("a")
@@ -123,10 +123,10 @@ async def test_limits_that_change_while_searches_run_crash_nobody(clock: MockClo
 
 
 async def test_the_end_of_a_foreign_request_is_seen_although_searches_keep_coming(clock: MockClock) -> None:
-    with search_place(a=ScriptedSource(["x"])) as place:
+    with shared_search_place(a=ScriptedSource(["x"])) as place:
         async with place.service() as service, trio.open_nursery() as nursery:
             await trio.sleep(1)
-            requests = desk_of(service, "a")
+            requests = requests_of(service, "a")
             wanted, free = ReservationRequest(lease_s=600.0), requests.record.limits
             got, _ = await service.transaction(
                 source_states.reserve, requests.record.id, wanted, configured=free, now=place.clock.now()

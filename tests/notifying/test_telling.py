@@ -13,6 +13,7 @@ import pytest
 import trio
 from sqlalchemy import Connection, text
 
+from actors.actor import Address
 from actors.jobs.handler import JobContext
 from actors.jobs.working_set import JobWakeUp
 from actors.notifier import RING, NoticeBuffer, Notifier
@@ -193,22 +194,26 @@ def test_what_happens_just_before_and_during_an_orderly_stop_is_told_after_the_n
         services.append(service)
         await service.enqueue("last", {})
         await trio.sleep(5)
-        service.emit(SourceStopped(source="red", because="401"))
-        await trio.sleep(0.5)  # not yet the next round
+        service.emit(SourceStopped(source="green", because="401"))
+        await trio.sleep(0.5)
+        service.emit(SourceStopped(source="red", because="401"))  # a tick takes it in during the stop
 
     async def later(_: Service) -> None:
-        await trio.sleep(MINUTE)
+        await trio.sleep(2 * MINUTE)
+
+    def told() -> list[str]:
+        return [line.split(" ")[0] for each in phone.told for line in each["message"].splitlines()]
 
     with memory_gateway() as gateway:
         run(telling(phone, tmp_path), until_the_end, gateway, handlers={"last": work})
-        assert phone.told == []
+        assert told() == ["green"]
         run(telling(phone, tmp_path), later, gateway, seed=2)
 
-    assert [line.split(" ")[0] for told in phone.told for line in told["message"].splitlines()] == ["red", "blue"]
+    assert told() == ["green", "red", "blue"]
 
 
 async def test_what_a_notifier_could_not_put_up_is_put_up_by_the_next_one() -> None:
-    board = NoticeBuffer(on=frozenset(NoticeKind))
+    board = NoticeBuffer(on=frozenset(NoticeKind), notifier=Address("notifier"))
     board(Stamped(1, START, handed(1)))
     put_up: list[str] = []
 
@@ -233,7 +238,7 @@ async def test_what_a_notifier_could_not_put_up_is_put_up_by_the_next_one() -> N
         return True
 
     with pytest.raises(RuntimeError):
-        await notifier(crash).round()
+        await notifier(crash).tick()
     await notifier(take).end()
 
     assert (put_up, board.waiting) == (["handed-over@me"], {})
@@ -254,7 +259,7 @@ def test_a_full_disk_is_told_once_a_day_whatever_restarts(phone: Phone, tmp_path
 
 
 def test_only_what_is_asked_for_is_put_on_the_board_and_the_board_is_bounded() -> None:
-    board = NoticeBuffer(on=frozenset({NoticeKind.HANDED_OVER}))
+    board = NoticeBuffer(on=frozenset({NoticeKind.HANDED_OVER}), notifier=Address("notifier"))
 
     for number in range(RING + 5):
         board(Stamped(number, START, handed(number)))
@@ -268,6 +273,6 @@ def test_without_an_address_there_is_no_notifier() -> None:
     async def body(service: Service) -> None:
         status = await service.status()
         sweepers = next(child for child in status.tree if child.name == "sweepers")
-        assert [child.name for child in sweepers.children] == ["reclaim_sweeper", "maintenance"]
+        assert [child.name for child in sweepers.children] == ["reclaim_sweeper", "maintenance", "clock_watch"]
 
     run(attrs.evolve(settings(), notify=NotifySettings()), body)

@@ -87,13 +87,12 @@ def test_what_is_released_is_found_on_both_kinds_of_source_and_arrives(socket_cl
                     listeners=[recorder],
                 ),
             )
-            told = trio.Event()
             async with PlaygroundRun(service, looks_after_s=[1.0]) as playing, service, trio.open_nursery() as nursery:
-                nursery.start_soon(playing.serve_until, told)
+                nursery.start_soon(playing.live)
                 found = await done(service, 3)
                 await until(lambda: len(recorder.of(SubscriptionChecked)) >= 2 * len(chosen.feeds) - 1)
                 views = [await service.wants.find(each.id) for each in found]
-                told.set()
+                nursery.cancel_scope.cancel()
             return {
                 view.want.id: ({each.source for each in view.candidates}, view.handovers[0].target) for view in views
             }

@@ -1,4 +1,4 @@
-"""What is new at sources, whose turn it is to ask, and the apps that were added by command, in both databases."""
+"""What is new at sources, what apps want of it, and the apps that were added by command, in both databases."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import pytest
 from sqlalchemy import Connection
 
 from cormorant.rules.errors import AlreadyExists, NotFound
-from cormorant.rules.latest_polls import ALL
+from cormorant.rules.latest_polls import LatestState
 from cormorant.rules.search.limits import Lane, SourceLimits
 from cormorant.rules.search.requests import Result
 from cormorant.rules.settings.service import ClientSettings
 from storage import access, gate
 from storage.access import ClientRecord
 from storage.engine.statements import prune
-from storage.gate import ITEMS_MAX, PollTurn
+from storage.gate import ITEMS_MAX
 from storage.search import source_states, sources
 from storage.search.source_states import ReservationRequest
 from storage.search.sources import SourceRecord
 from storage.tables import FEED_ITEMS
-from tests.storage.job_store import NOW
+from tests.storage.job_store import NOW, JobStore
+from tests.storage.test_two_at_once import after
 
 MINUTE = timedelta(minutes=1)
 TV = frozenset({5030})
@@ -34,7 +35,7 @@ def find(number: int, *, published: datetime | None = None, category: str = "503
 
 
 def keep(connection: Connection, *results: Result, now: datetime = NOW, source_id: int = 1) -> None:
-    gate.keep(connection, source_id, results, asked=TV, turn=PollTurn(), now=now)
+    gate.keep(connection, source_id, results, asked=TV, now=now)
 
 
 def titles(
@@ -83,40 +84,39 @@ def test_only_so_many_are_kept_and_not_for_ever(connection: Connection) -> None:
     assert gate.page(connection, [1], [], offset=0, limit=1).total == ITEMS_MAX - 200
 
 
-def take(connection: Connection, *, at: datetime = NOW, waiting: frozenset[int] = TV) -> PollTurn:
-    return gate.take(connection, 1, waiting=waiting, now=at, ttl_s=300.0, lease_s=60.0)
+def test_what_apps_want_and_what_was_asked_for_is_noted_for_a_week(connection: Connection) -> None:
+    day = timedelta(days=1)
+    first = gate.want(connection, 1, TV, now=NOW)
+    gate.keep(connection, 1, [], asked=TV, now=NOW)
+    second = gate.want(connection, 1, {2000}, now=NOW + 6 * day)
+    gate.keep(connection, 1, [], asked={2000}, now=NOW + 6 * day)
+
+    assert (first.wanted, first.fetched) == ({5030: NOW}, {})
+    assert (second.wanted, second.fetched) == ({5030: NOW, 2000: NOW + 6 * day}, {5030: NOW})
+    assert gate.look(connection, 1).fetched == {5030: NOW, 2000: NOW + 6 * day}
+    assert gate.want(connection, 1, {7000}, now=NOW + 7 * day).wanted.keys() == {2000, 7000}
+    assert gate.look(connection, 2) == LatestState()
 
 
-def test_one_at_a_time_has_the_turn_and_it_ends_by_itself(connection: Connection) -> None:
-    first, second = take(connection), take(connection, at=NOW + MINUTE / 2)
-    late = take(connection, at=NOW + MINUTE)
-    assert first.until is not None
-    gate.release(connection, 1, until=first.until)  # it is no longer theirs
-    later = take(connection, at=NOW + MINUTE)
+def test_an_answer_that_another_process_noted_is_merged_and_not_noted_again(connection: Connection) -> None:
+    keep(connection, find(1))
 
-    assert first.categories == late.categories == TV
-    assert second == later == PollTurn()
+    gate.keep(connection, 1, [find(2)], asked=(), now=NOW + MINUTE)
+
+    assert titles(connection) == ["2", "1"]
+    assert gate.look(connection, 1).fetched == {5030: NOW}
 
 
-def test_a_turn_from_a_clock_that_was_wrong_holds_up_nobody(connection: Connection) -> None:
-    take(connection, at=NOW + 600 * MINUTE)
+def test_of_two_that_note_at_the_same_moment_none_is_lost(postgres_jobs: JobStore) -> None:
+    def note(connection: Connection, category: int) -> None:
+        gate.want(connection, 1, {category}, now=NOW)
+        gate.keep(connection, 1, [], asked={category}, now=NOW)
 
-    assert take(connection).categories == TV
+    after(postgres_jobs, lambda connection: note(connection, 1), lambda connection: note(connection, 2))
 
-
-def test_what_was_just_asked_for_is_not_asked_again(connection: Connection) -> None:
-    turn = take(connection)
-    gate.keep(connection, 1, [], asked=TV, turn=turn, now=NOW)
-
-    again, other = take(connection, at=NOW + MINUTE), take(connection, at=NOW + MINUTE, waiting=frozenset({2000}))
-    gate.keep(connection, 1, [], asked={2000}, turn=other, now=NOW + MINUTE)
-    later = take(connection, at=NOW + 9 * MINUTE)
-    gate.keep(connection, 1, [], asked={ALL}, turn=later, now=NOW + 9 * MINUTE)
-
-    assert (again.is_fresh, again.categories) == (True, None)
-    assert (other.categories, later.categories) == (frozenset({2000}), frozenset({2000, 5030}))
-    assert take(connection, at=NOW + 10 * MINUTE).is_fresh
-    assert take(connection, at=NOW + 10 * MINUTE, waiting=frozenset({7000})).categories == frozenset({7000})
+    with postgres_jobs.begin() as connection:
+        state = gate.look(connection, 1)
+    assert state.wanted == state.fetched == {1: NOW, 2: NOW}
 
 
 def test_an_app_is_added_once_and_removed(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from cormorant.rules.search.limits import Lane, SourceLimits
 from storage import gate
 from storage.engine.statements import prune
 from storage.gate import GateLink
-from storage.search import source_states, source_views
+from storage.search import source_states
 from storage.search.source_states import ReservationRequest
 from storage.tables import GATE_LINKS
 from tests.storage.job_store import NOW
@@ -58,6 +58,6 @@ def test_the_requests_of_one_app_are_counted_back_from_its_latest(connection: Co
         wanted = ReservationRequest(lane=lane, lease_s=60.0, consumer=who)
         source_states.reserve(connection, 7, wanted, configured=limits, now=NOW + number * DAY)
 
-    found = source_views.nth_latest(connection, 7, Lane.QUERY, "a", [1, 2, 3])
+    found = source_states.nth_latest(connection, 7, Lane.QUERY, "a", [1, 2, 3])
 
     assert found == {1: NOW + 2 * DAY, 2: NOW, 3: None}

@@ -57,6 +57,26 @@ def test_two_with_the_same_hint_spend_two_requests(connection: Connection) -> No
     assert (one.permit.seq, other.permit.seq, known.state.query.last_seq) == (2, 3, 3)
 
 
+def test_an_old_hint_opens_no_share_and_the_last_request_of_one_says_so(connection: Connection) -> None:
+    limits = SourceLimits(spacing_s=0, pace_s=0, in_flight_max=10, per_hour=8, per_day=9)
+    wanted = ReservationRequest(lease_s=60, consumer="sonarr", share=0.25)
+    _, hint = reserve(connection, None, limits, wanted=evolve(wanted, consumer="radarr"))
+
+    one, _ = reserve(connection, hint, limits, wanted=wanted)
+    other, _ = reserve(connection, hint, limits, wanted=wanted)
+    third, known = source_states.reserve(connection, 1, wanted, configured=limits, now=at(1), hint=hint)
+
+    assert one.share_reason is None
+    assert other.share_reason is not None
+    assert other.share_reason.opens_at == at(86_400)
+    assert isinstance(third, SourceClosedNow)
+    assert third.reasons == (other.share_reason,)
+    assert known.state.query.last_seq == 3
+    reserve(connection, known, limits, wanted=evolve(wanted, consumer="radarr"))
+    later, _ = source_states.reserve(connection, 1, wanted, configured=limits, now=at(86_400), hint=known)
+    assert isinstance(later, Reserved)
+
+
 def test_an_old_hint_opens_no_window(connection: Connection) -> None:
     _, hint = reserve(connection, None, HOURLY)
     reserve(connection, hint, HOURLY)

@@ -194,7 +194,6 @@ CREATE TABLE feed_polls (
 	source_id BIGINT NOT NULL,
 	fetched TEXT DEFAULT '{}' NOT NULL,
 	wanted TEXT DEFAULT '{}' NOT NULL,
-	taken_until BIGINT,
 	PRIMARY KEY (source_id)
 );
 

@@ -17,8 +17,8 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import WebSettings
 from cormorant.services.search_views import outcome_out
 from cormorant.testing import TIMEOUT, ScriptedSource
-from cormorant.web.server import GRACE_S
 from supervisors import Ending
+from supervisors.tree import WEB_GRACE_S
 from tests.web.web_place import KEY, SOURCE_KEY, web_place
 
 pytestmark = pytest.mark.slow("real sockets")
@@ -166,7 +166,7 @@ async def test_a_reader_that_reads_nothing_does_not_hold_up_the_stop(tmp_path: P
 
     assert service.report is not None
     assert (service.report.children[0].name, service.report.children[0].ending) == ("web", Ending.STOPPED)
-    assert service.report.children[0].took_s < GRACE_S
+    assert service.report.children[0].took_s < WEB_GRACE_S
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.events import ChildStarted, EventsLost, ItemFailed, Stamped
@@ -112,3 +114,20 @@ async def test_metrics_need_the_key_unless_they_are_set_open(tmp_path: Path, is_
             answer = await client.get("/metrics", headers={"X-Api-Key": ""})
 
     assert answer.status_code == status
+
+
+@pytest.mark.slow("real sockets")
+async def test_every_2_s_is_looked_how_late_the_event_loop_is(tmp_path: Path, socket_clock: MockClock) -> None:
+    counts, found = [], dict[str, float]()
+    with web_place(tmp_path) as place:
+        async with place.served() as (_, client):
+            for _ in range(2):
+                found = read((await client.get("/metrics")).text)
+                counts.append((trio.current_time(), found["cormorant_event_loop_lag_seconds_count"]))
+                await trio.sleep(200)
+
+    (began_at, first), (ended_at, last) = counts
+    assert last - first == pytest.approx(
+        (ended_at - began_at) / 2, abs=2
+    )  # a request takes some beats of the mock clock
+    assert found["cormorant_event_loop_lag_seconds_sum"] == pytest.approx(0.0, abs=1e-6)

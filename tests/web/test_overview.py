@@ -82,11 +82,11 @@ async def test_what_runs_and_what_waits_is_told_with_its_reason(tmp_path: Path) 
     with web_place(tmp_path, red=ScriptedSource(TIMEOUT)) as place:
         async with place.served() as (service, client):
             runs = await search(service, "runs", "red", consumer="sonarr")
-            while not service.sources.directory.by_name["red"].running:
+            while not service.sources.directory.by_name["red"].snapshot.running:
                 await trio.sleep(0.01)
             later = {"priority": Priority.COMPLETION, "consumer": "lidarr"}
             waits = [await search(service, query, "red", **later) for query in ("one", "two")]
-            while service.sources.directory.by_name["red"].waiting() < len(waits):
+            while service.sources.directory.by_name["red"].snapshot.waiting < len(waits):
                 await trio.sleep(0.01)
             said = await overview(client)
             for each in (*waits, runs):

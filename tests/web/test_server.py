@@ -13,8 +13,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.actor import StopServing
 from cormorant.rules.errors import ServiceFailed
-from cormorant.rules.events import WebKeyMade, WebKeyRefused
+from cormorant.rules.events import ServiceStopping, WebKeyMade, WebKeyRefused
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings, WebSettings
 from cormorant.rules.settings.settings import Settings, SettingsConflict
@@ -154,6 +155,26 @@ async def test_after_the_end_nobody_listens(tmp_path: Path, socket_clock: MockCl
     assert service.report is not None
     assert service.report.clean
     assert service.report.took_s < 2.0
+
+
+async def test_a_server_that_is_to_stop_serving_takes_no_more_connections(tmp_path: Path) -> None:
+    with web_place(tmp_path) as place:
+        async with place.served() as (service, client):
+            service._assembly.web.tell_nowait(StopServing())  # noqa: SLF001 - the service sends it when it begins to stop
+            await trio.sleep(0.01)
+            with pytest.raises(httpx2.TransportError):
+                await client.get("/health")
+
+
+async def test_a_service_that_begins_to_stop_tells_its_server(tmp_path: Path) -> None:
+    told: list[set[type]] = []
+
+    with web_place(tmp_path) as place:
+        async with place.served() as (service, _):
+            unread = service._assembly.web._unread_once  # noqa: SLF001 - what the server is still to read
+            service.listen(lambda each: told.append(set(unread)) if isinstance(each.event, ServiceStopping) else None)
+
+    assert told == [{StopServing}]
 
 
 async def test_too_large_a_head_or_body_is_refused_and_the_server_stays(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pwd
 import shlex
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
@@ -32,6 +33,7 @@ __all__ = [
     "inspect_database",
     "load_or_refuse",
     "make_data_folder",
+    "mistakes_refused",
     "mode_problems",
     "nearest_existing",
     "port_problem",
@@ -69,8 +71,15 @@ def refuse(problem: StartProblem | None) -> None:
 
 def load_or_refuse(config: str) -> Settings:
     """The settings, or a refusal that lists everything wrong in them."""
-    try:
+    with mistakes_refused():
         return settled(load_settings(config))
+
+
+@contextmanager
+def mistakes_refused() -> Iterator[None]:
+    """Turn what is wrong in the settings into a refusal that lists it."""
+    try:
+        yield
     except SettingsError as error:
         count = len(error.problems)
         mistakes = "is a mistake" if count == 1 else f"are {count} mistakes"

@@ -207,6 +207,25 @@ def windows_of(limits: SourceLimits, lane: Lane, priority: Priority) -> tuple[Wi
     return tuple(found)
 
 
+@lru_cache(maxsize=1024)
+def share_windows(limits: SourceLimits, lane: Lane, share: float) -> tuple[Window, ...]:
+    """The windows of one app: its part of each hour, day and month, and at least one request of each.
+
+    >>> limits = SourceLimits(per_minute=5, per_hour=60, per_day=100)
+    >>> [(window.name.value, window.limit) for window in share_windows(limits, Lane.QUERY, 0.25)]
+    [('hour', 15), ('day', 25)]
+    >>> share_windows(limits, Lane.QUERY, 1.0)
+    ()
+    """
+    if share >= 1:
+        return ()
+    return tuple(
+        evolve(window, limit=max(1, math.floor(window.whole * share + _ROUNDING)))
+        for window in windows_of(limits, lane, Priority.INTERACTIVE)
+        if window.name is not WindowName.MINUTE
+    )
+
+
 def has_windows(limits: SourceLimits) -> bool:
     """Whether requests are counted at all, in either lane.
 

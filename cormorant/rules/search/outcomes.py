@@ -83,6 +83,8 @@ class Outcome:
     source: str
     status: OutcomeStatus
     results: tuple[Result, ...] = field(default=(), repr=lambda results: f"<{len(results)}>")
+    value: object = field(default=None, repr=False)
+    """What a function returned that asked the source for something other than a search."""
     coverage: tuple[str, ...] = ()
     """The sources that this outcome covers: this one, if it answered."""
     error: BaseException | None = None

@@ -6,7 +6,7 @@ later of it and of what was last written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 
@@ -39,6 +39,7 @@ __all__ = [
     "openings",
     "recheck_at",
     "set_aside",
+    "share_reason",
     "whole_second",
 ]
 
@@ -60,6 +61,8 @@ class ReasonName(StrEnum):
     RESET = "reset"
     """The day, where the site's own begins at a fixed hour."""
     MONTH = "month"
+    APP_SHARE = "app_share"
+    """The part of an hour, a day or a month that one app may use."""
 
 
 _WORDS = {
@@ -74,7 +77,9 @@ _WORDS = {
     ReasonName.DAY: "the limit per day",
     ReasonName.RESET: "the limit per day",
     ReasonName.MONTH: "the limit per month",
+    ReasonName.APP_SHARE: "the share of the app",
 }
+_COUNTED = {Lane.QUERY: "queries", Lane.GRAB: "grabs"}
 
 
 @frozen(kw_only=True)
@@ -102,6 +107,8 @@ class NextRequest:
     pace_s: float | None = None
     """None: the pace of the source."""
     waited_s: float = 0.0
+    share_reason: Reason | None = None
+    """Why its app has to wait, as `share_reason` says; None: the app has some of its share left, or all is open to it."""
 
 
 @define(kw_only=True)
@@ -149,6 +156,9 @@ def openings(
         reasons[:0] = _by_hand(look)
     if has_windows(limits):
         reasons += _quotas(look)
+    share = request.share_reason
+    if share is not None and share.opens_at is not None and look.at < share.opens_at:
+        reasons.append(share)
     return tuple(reasons)
 
 
@@ -351,6 +361,29 @@ def _quotas(look: _ReasonContext) -> Iterator[Reason]:
             yield Reason(name=name, opens_at=opens_at, why=_spent(window, request.lane))
 
 
+def share_reason(
+    app: str, lane: Lane, windows: Iterable[Window], nth_latest: Mapping[int, datetime | None]
+) -> Reason | None:
+    """Until when an app has used its share: the window that opens last. None: it has made too few requests for any.
+
+    `nth_latest` has, for the limit of each window, when its n-th latest request was made.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> from cormorant.rules.search.limits import share_windows
+    >>> windows = share_windows(SourceLimits(per_hour=60, per_day=4), Lane.QUERY, 0.25)
+    >>> share_reason("sonarr", Lane.QUERY, windows, {15: None, 1: noon}).why
+    'sonarr has spent its share, 1 of 4 queries per day'
+    """
+    # The app's own requests, numbered so that the one that decides is the first.
+    times = [(edge_opens_at(each, {1: nth_latest[each.limit]}, last_seq=each.limit), each) for each in windows]
+    full = [(opens_at, window) for opens_at, window in times if opens_at is not None]
+    if not full:
+        return None
+    opens_at, window = max(full, key=lambda pair: pair[0])
+    why = f"{app} has spent its share, {window.limit} of {window.whole} {_COUNTED[lane]} per {window.name}"
+    return Reason(name=ReasonName.APP_SHARE, opens_at=opens_at, why=why)
+
+
 def _bucket_opens_at(lane: LaneState, per_minute: int) -> datetime | None:
     if lane.tokens is None or lane.tokens_at is None:
         return None
@@ -359,9 +392,8 @@ def _bucket_opens_at(lane: LaneState, per_minute: int) -> datetime | None:
 
 
 def _spent(window: Window, lane: Lane) -> str:
-    what = "queries" if lane is Lane.QUERY else "grabs"
     kept = window.whole - window.limit
-    words = f"{window.limit} of {window.whole} {what} per {window.name} are spent"
+    words = f"{window.limit} of {window.whole} {_COUNTED[lane]} per {window.name} are spent"
     if kept:
         words += f" and {kept} are kept for people"
     if window.reset is not None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.secrets import redact_link
@@ -102,6 +102,24 @@ def search_key(request: SearchRequest) -> str:
     params = sorted((name, _plain(value)) for name, value in request.params.items())
     categories = sorted(set(request.categories))
     return repr((request.kind, _plain(request.query), categories, params, request.offset, request.limit))
+
+
+def poll_key(request: SearchRequest) -> str:
+    """As `search_key`, for polls for new releases: what is kept for searches is too old for them."""
+    return f"poll {search_key(request)}"
+
+
+def together(one: SearchRequest, other: SearchRequest) -> SearchRequest | None:
+    """One poll for new releases instead of two: `one` itself if it asks for all. None: they have too many categories.
+
+    >>> tv, both = SearchRequest(categories=[5030]), SearchRequest(categories=[5030, 2000])
+    >>> together(both, tv) is both, together(tv, both).categories
+    (True, (2000, 5030))
+    """
+    categories = {*one.categories, *other.categories}
+    if len(categories) == len(set(one.categories)):
+        return one
+    return None if len(categories) > CATEGORIES_MAX else evolve(one, categories=sorted(categories))
 
 
 def _plain(text: str) -> str:

@@ -28,7 +28,7 @@ from cormorant.rules.search.outcomes import (
     SourceRefused,
     SourceUnavailable,
 )
-from cormorant.rules.search.reasons import NextRequest, Reason, next_opening, openings, recheck_at
+from cormorant.rules.search.reasons import NextRequest, Reason, ReasonName, next_opening, openings, recheck_at
 from cormorant.rules.search.requests import StatedLimits
 from cormorant.rules.search.source_state import LaneState, RequestLease, SourceState, newest_time
 
@@ -59,6 +59,8 @@ class Reserved:
     """What its end will name."""
     at: datetime
     expires_at: datetime
+    share_reason: Reason | None = None
+    """Until when the app has used its share, this request counted in."""
 
 
 @frozen(kw_only=True)
@@ -68,6 +70,11 @@ class SourceClosedNow:
     reasons: tuple[Reason, ...]
     opens_at: datetime | None
     recheck_at: datetime | None
+
+    @property
+    def share_reason(self) -> Reason | None:
+        """Until when the app has used its share; None: that is not in the way."""
+        return next((reason for reason in self.reasons if reason.name is ReasonName.APP_SHARE), None)
 
 
 def reserve(

@@ -296,9 +296,12 @@ class SourceQueue(Generic[T]):
         fifo = own.fifo
         if own.head is None and fifo and not own.put_back:
             # The usual case: what stood behind the head that was taken.
-            head: T | None = fifo[0]
-            if head is not None and head.is_live and self._waiting.get(head.sequence) is head:
-                own.head = head
+            first = fifo[0]
+            is_waiting = first.is_live and self._waiting.get(first.sequence) is first
+            # One that was pushed anew with another class is left over here.
+            if is_waiting and first.priority is own.priority:
+                head: T | None = first
+                own.head = first
             else:
                 head = self._head_of(own)
         elif fifo or own.put_back:

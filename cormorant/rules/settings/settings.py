@@ -62,7 +62,6 @@ from cormorant.rules.settings.watch import (
 from cormorant.rules.units import format_duration
 
 __all__ = [
-    "FIXED_GRACES_S",
     "Conflict",
     "JobSettings",
     "LogSettings",
@@ -75,10 +74,6 @@ __all__ = [
 ]
 
 DATABASE_FILE = "cormorant.db"
-
-FIXED_GRACES_S = 23.0
-"""What an orderly stop may need besides `jobs.grace` and `watchlist.shutdown_grace`: the graces in the tree that nobody can
-set."""
 
 _BEATS_MIN = 2
 """Heartbeats that fit into the silence after which a process counts as dead: one may be late."""
@@ -117,9 +112,9 @@ class ServiceSettings:
     )
     stop_total_s: float = duration(
         30.0,
-        "Longest time an orderly stop may take; what is left then is cancelled. "
-        f"At least jobs.grace, watchlist.shutdown_grace and {format_duration(FIXED_GRACES_S)} for all else.",
-        low_s=FIXED_GRACES_S,
+        "Longest time an orderly stop may take; what is left then is cancelled. At least the grace periods of "
+        "all parts of the service together, which docs/architecture.md lists.",
+        low_s=1.0,
         high_s=900.0,
     )
 
@@ -150,7 +145,10 @@ class JobSettings:
     )
     grace_s: float = duration(5.0, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
     poll_s: float = duration(
-        5.0, "Longest time between two looks for due jobs, should every wake-up be missed.", low_s=0.1, high_s=300.0
+        60.0,
+        "Longest time between two looks for due jobs on PostgreSQL, should a notification be missed.",
+        low_s=0.1,
+        high_s=300.0,
     )
     max_attempts: int = number(10, "Attempts before a job is given up.", low=1, high=1_000)
     retry_base_s: float = duration(
@@ -273,22 +271,9 @@ class Settings:
         return int(self.data_mode, 8)
 
 
-def _sum(*parts_s: float) -> float:
-    # What is written has at most a few decimals; 0.1 and 0.2 make 0.3.
-    return round(sum(parts_s), 6)
-
-
 def _conflicts(settings: Settings) -> Iterator[Conflict]:
-    service, jobs, tick_grace_s = settings.service, settings.jobs, settings.watchlist.shutdown_grace_s
-    least_s = _sum(jobs.grace_s, tick_grace_s, FIXED_GRACES_S)
-    if service.stop_total_s < least_s:
-        yield Conflict(
-            ("service.stop_total", "jobs.grace", "watchlist.shutdown_grace"),
-            f"{format_duration(service.stop_total_s)} is less than jobs.grace ({format_duration(jobs.grace_s)}), "
-            f"watchlist.shutdown_grace ({format_duration(tick_grace_s)}) "
-            f"and {format_duration(FIXED_GRACES_S)} for all else; allowed: at least {format_duration(least_s)}",
-        )
-    least_s = _sum(*[jobs.heartbeat_s] * _BEATS_MIN)
+    jobs = settings.jobs
+    least_s = round(jobs.heartbeat_s * _BEATS_MIN, 6)  # what is written has at most a few decimals
     if jobs.lock_timeout_s < least_s:
         yield Conflict(
             ("jobs.lock_timeout", "jobs.heartbeat"),

@@ -440,6 +440,11 @@ def options_from(options: type[Options], given: Mapping[str, Any]) -> Options:
     return options(**values)
 
 
+def checked(options: Options) -> Options:
+    """Options that a program made, checked as those of the settings file. Raises `BadRequest`."""
+    return options_from(type(options), attrs.asdict(options, recurse=False))  # type: ignore[arg-type]  # an attrs class
+
+
 def refuse(conflicts: Iterable[Conflict]) -> None:
     """Raise `BadRequest` for the first of conflicts."""
     for conflict in conflicts:

@@ -16,7 +16,6 @@ from cormorant.rules.errors import AlreadyExists, CommitUnknown, SetInFile, Stor
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
 from cormorant.rules.settings.service import ClientSettings
-from cormorant.services.gate.shares import AppShare
 from cormorant.services.keys import Keys, new_key
 from storage import access
 from storage.access import ClientAppView, ClientRecord, digest_of
@@ -27,6 +26,14 @@ STRANGE_S: Final = 0.5
 """An unknown key may be that of an app that was just added. Whoever guesses makes us look no more often than this."""
 _PATIENCE_S: Final = 2.0
 """A database that is away keeps nobody waiting who was known before."""
+
+
+@frozen(kw_only=True)
+class AppShare:
+    """An app that asks."""
+
+    name: str
+    settings: ClientSettings
 
 
 @frozen(kw_only=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import attrs
 import trio
 from attrs import define, field, frozen
 
 from actors.environment import Environment
+from actors.search.search import Terms
 from cormorant.clients.files import Download
 from cormorant.rules.errors import CommitUnknown, CormorantError, StorageUnavailable
 from cormorant.rules.search import priorities
@@ -24,17 +25,13 @@ from cormorant.rules.search.outcomes import (
     opens_in_s,
 )
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
-from cormorant.rules.search.shares import ShareUsedUp
+from cormorant.rules.search.requests import Caps, SearchRequest
 from cormorant.rules.secrets import redact_passwords, secret_filter_of
-from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SEARCHED
 from cormorant.rules.torznab_queries import GateQuery
-from cormorant.services.gate.client_apps import ClientApps
+from cormorant.services.gate.client_apps import AppShare, ClientApps
 from cormorant.services.gate.items import GateItems, GateResult, client_of_token
 from cormorant.services.gate.latest import LatestQuery, LatestReleases
-from cormorant.services.gate.latest_poller import LatestFetcher, LatestPoller
-from cormorant.services.gate.shares import AppShare, ShareClaim, Shares
 from cormorant.services.gate.source_caps import SourceCaps
 from cormorant.services.gate.torznab_documents import TorznabPage, feed_document
 from cormorant.services.keys import Keys
@@ -86,26 +83,22 @@ class GateService:
     keys: Keys
     clients: ClientApps = field(init=False)
     items: GateItems = field(init=False)
-    feeds: LatestPoller = field(init=False)
     news: LatestReleases = field(init=False)
     abilities: SourceCaps = field(init=False)
-    shares: Shares = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         environment, searches = self.environment, self.searches
         self.clients = ClientApps(environment, self.keys)
         self.items = GateItems(environment, keys=self.keys)
-        self.feeds = LatestPoller(environment, searches=searches)
         self.abilities = SourceCaps(environment, searches=searches)
-        self.shares = Shares(environment, searches=searches)
-        self.news = LatestReleases(environment, feeds=self.feeds, items=self.items, abilities=self.abilities)
+        self.news = LatestReleases(environment, searches=searches, items=self.items, abilities=self.abilities)
 
     async def names(self, wanted: str) -> list[str]:
         """The sources that a path names, or `UnknownSource`."""
         directory = self.searches.directory
         await directory.loaded.wait()
         if wanted == COMBINED:
-            return sorted(name for name, requests in directory.by_name.items() if requests.record.kind in SEARCHED)
+            return self.searches.searched()
         for _ in range(_LOOKS):  # one that was just added by command is known in a moment
             if wanted in directory.by_name:
                 break
@@ -119,10 +112,10 @@ class GateService:
 
     def _record(self, name: str) -> SourceRecord:
         """A source that apps may ask. One that speaks no Torznab is to them as if it were not there."""
-        requests = self.searches.directory.by_name.get(name)
-        if requests is None or requests.record.kind not in SEARCHED:
+        record = self.searches.directory.record_of(name)
+        if record is None or record.kind not in SEARCHED:
             raise UnknownSource(name)
-        return requests.record
+        return record
 
     async def document(
         self, client: AppShare, query: GateQuery, request: SearchRequest, *, where: str, base: str
@@ -140,8 +133,9 @@ class GateService:
             return await self.news.page(await self._wanted(client, query, request, where=where, base=base))
         names = await self.names(where)
         is_one = len(names) == 1
-        outcomes = await self._search(client, request if is_one else attrs.evolve(request, offset=0), names)
-        answers = self._answers(outcomes, client.settings.rank)
+        wanted = request if is_one else attrs.evolve(request, offset=0)
+        outcomes = await self.searches.outcomes(wanted, _terms_of(client), sources=names)
+        answers = self._answers(outcomes, client, client.settings.rank)
         finds = [
             GateResult(record=self._record(each.source), result=result) for each in answers for result in each.results
         ]
@@ -159,7 +153,7 @@ class GateService:
     ) -> LatestQuery:
         """What an app wants to know of what is new, once that is kept."""
         names = await self.names(where)
-        answers = self._answers(await self._feeds(client, request, names), Priority.RSS)
+        answers = self._answers(await self._feeds(client, request, names), client, Priority.RSS)
         return LatestQuery(
             client=client.name,
             base=base,
@@ -172,73 +166,49 @@ class GateService:
             is_whole=len(answers) == len(names),
         )
 
-    def _answers(self, outcomes: Sequence[Outcome], priority: Priority) -> list[Outcome]:
+    def _answers(self, outcomes: Sequence[Outcome], client: AppShare, priority: Priority) -> list[Outcome]:
         answers = [outcome for outcome in outcomes if outcome.is_answer]
         if outcomes and not answers:
             busy = [each.error for each in outcomes if isinstance(each.error, _BUSY)]
             if busy and not any(map(_is_closed, outcomes)):
                 raise busy[0]  # it is ours, and the app is told when to come back
-            raise self._nothing(outcomes, priority, Lane.QUERY)
+            raise self._nothing(outcomes, client, priority, Lane.QUERY)
         return answers
 
-    async def _search(self, client: AppShare, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
-        chosen = client.settings
-        until = trio.current_time() + chosen.hold_s
-        claims = await self.shares.claim_all(client, request, names, until=until)
-        try:
-            search = await self.searches.search(
-                request,
-                sources=[name for name, claim in claims.items() if isinstance(claim, ShareClaim)],
-                priority=chosen.rank,
-                max_wait_s=max(0.0, until - trio.current_time()),
-                timeout_s=_time_to_ask(chosen),
-                consumer=client.name,
-            )
-            async with search:
-                refused = [claim for claim in claims.values() if isinstance(claim, Outcome)]
-                return [*refused, *[outcome async for outcome in search]]
-        finally:
-            for claim in claims.values():
-                if isinstance(claim, ShareClaim):
-                    claim.release()
-
     async def _feeds(self, client: AppShare, request: SearchRequest, names: Sequence[str]) -> list[Outcome]:
-        known = {
-            name: self.feeds.has(self._record(name), request.categories, goes_on=bool(request.offset)) for name in names
-        }
-        outcomes = [outcome for outcome in known.values() if outcome is not None]
-        asker = LatestFetcher(client=client, shares=self.shares)
+        outcomes: list[Outcome] = []
+        terms = attrs.evolve(_terms_of(client), priority=Priority.RSS, timeout_s=priorities.timeout_s(Priority.RSS))
 
         async def look(name: str) -> None:
             try:
-                outcome = await self.feeds.bring(
-                    asker, self._record(name), request.categories, goes_on=bool(request.offset)
-                )
+                goes_on = bool(request.offset)
+                outcome = await self.news.poll(terms, self._record(name), request.categories, goes_on=goes_on)
             except CormorantError as error:  # the others may answer
                 outcome = Outcome(job_id=0, source=name, status=OutcomeStatus.FAILED, error=error)
             outcomes.append(outcome)
 
         async with trio.open_nursery() as nursery:
-            for name in [name for name in names if known[name] is None]:
+            for name in names:
                 nursery.start_soon(look, name)
         return sorted(outcomes, key=lambda outcome: outcome.source)
 
-    def _nothing(self, outcomes: Sequence[Outcome], priority: Priority, lane: Lane) -> NothingAnswered:
+    def _nothing(
+        self, outcomes: Sequence[Outcome], client: AppShare, priority: Priority, lane: Lane
+    ) -> NothingAnswered:
         closed = [outcome for outcome in outcomes if _is_closed(outcome)]
         if closed:
-            waits = [self._wait_s(outcome, priority, lane) for outcome in closed]
+            waits = [self._wait_s(outcome, client, priority, lane) for outcome in closed]
             return NothingAnswered("Request limit reached", retry_after_s=min(waits))
         is_gone = all(outcome.status is OutcomeStatus.REFUSED for outcome in outcomes)
         return NothingAnswered("; ".join(self._why(outcome) for outcome in outcomes), is_gone=is_gone)
 
-    def _wait_s(self, outcome: Outcome, priority: Priority, lane: Lane) -> int:
-        """Whole seconds until the source opens, as it is known now; never too few."""
-        opens_at = self.searches.explain(outcome.source, priority, lane=lane).opens_at
+    def _wait_s(self, outcome: Outcome, client: AppShare, priority: Priority, lane: Lane) -> int:
+        """Whole seconds until the source opens for the app, as it is known now; never too few."""
+        share = client.settings.share
+        opens_at = self.searches.explain(outcome.source, priority, lane=lane, app=client.name, share=share).opens_at
         stated = opens_in_s(outcome.error)
         until_open = stated if opens_at is None else (opens_at - self.environment.now()).total_seconds()
         wait_s = UNKNOWN_WAIT_S if until_open is None else until_open
-        if isinstance(outcome.error, ShareUsedUp):
-            wait_s = max(wait_s, stated or 0.0)
         return max(1, math.ceil(wait_s))
 
     def _why(self, outcome: Outcome) -> str:
@@ -246,10 +216,8 @@ class GateService:
         return f"{outcome.source}: {self._without_keys(words, outcome.source)}"
 
     def _without_keys(self, text: str, source: str) -> str:
-        requests = self.searches.directory.by_name.get(source)
-        return redact_passwords(
-            text if requests is None else secret_filter_of(requests.record.key, requests.record.proxy).redact(text)
-        )
+        record = self.searches.directory.record_of(source)
+        return redact_passwords(text if record is None else secret_filter_of(record.key, record.proxy).redact(text))
 
     async def link(self, source: str, token: str) -> SiteLink:
         """What a link of ours stands for, or `NothingAnswered`."""
@@ -271,41 +239,27 @@ class GateService:
         return await self._grab(link.client, source, link.address)
 
     async def _grab(self, client: AppShare, name: str, link: str) -> Download:
-        fetched: list[Download] = []
-
-        async def execute(record: SourceRecord, _: SearchRequest) -> SearchPage:
-            fetched.append(await self.environment.clients.download(record, link))
-            return SearchPage(results=())
-
-        chosen = client.settings
-        until = trio.current_time() + chosen.hold_s
-        claim = await self.shares.claim(client, name, lane=Lane.GRAB, priority=chosen.rank, until=until)
-        if isinstance(claim, Outcome):
-            raise self._nothing([claim], chosen.rank, Lane.GRAB)
-        try:
-            search = await self.searches.search(
-                SearchRequest(),
-                sources=[name],
-                priority=chosen.rank,
-                max_wait_s=max(0.0, until - trio.current_time()),
-                timeout_s=_time_to_ask(chosen),
-                lane=Lane.GRAB,
-                consumer=client.name,
-                execute=execute,
-            )
-            async with search:
-                outcomes = [outcome async for outcome in search]
-        finally:
-            claim.release()
-        if not fetched or not outcomes[0].is_answer:
-            raise self._nothing(outcomes, chosen.rank, Lane.GRAB)
-        return fetched[0]
+        terms = attrs.evolve(
+            _terms_of(client),
+            lane=Lane.GRAB,
+            function=lambda record: self.environment.clients.download(record, link),
+        )
+        outcomes = await self.searches.outcomes(SearchRequest(), terms, sources=[name])
+        if not outcomes[0].is_answer:
+            raise self._nothing(outcomes, client, terms.priority, Lane.GRAB)
+        return cast("Download", outcomes[0].value)
 
 
 def _is_closed(outcome: Outcome) -> bool:
     return outcome.status is OutcomeStatus.RATE_LIMITED or isinstance(outcome.error, SourceLimited)
 
 
-def _time_to_ask(chosen: ClientSettings) -> float:
-    usual_s = priorities.timeout_s(chosen.rank)
-    return min(usual_s, max(_ASK_S_MIN, _ANSWER_S - chosen.hold_s))
+def _terms_of(client: AppShare) -> Terms:
+    chosen = client.settings
+    return Terms(
+        priority=chosen.rank,
+        max_wait_s=chosen.hold_s,
+        timeout_s=min(priorities.timeout_s(chosen.rank), max(_ASK_S_MIN, _ANSWER_S - chosen.hold_s)),
+        consumer=client.name,
+        share=chosen.share,
+    )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 import trio
 from attrs import define, field
 
 from actors.environment import Environment
+from actors.search.search import Terms
 from cormorant.rules.errors import CormorantError
 from cormorant.rules.search.caps import DEFAULT_CAPS, dump_caps, load_caps, may_support, merged_caps
-from cormorant.rules.search.outcomes import Outcome
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.requests import Caps, SearchPage, SearchRequest
+from cormorant.rules.search.requests import Caps, SearchRequest
 from cormorant.services.searches import Searches
 from storage.search import sources
 from storage.search.sources import SourceRecord
@@ -76,26 +76,19 @@ class SourceCaps:
         if ask is None or now - self._tried_at.get(record.id, -_AGAIN_S) < _AGAIN_S:
             return None
         self._tried_at[record.id] = now
-        said: list[Caps] = []
-
-        async def execute(source: SourceRecord, _: SearchRequest) -> SearchPage:
-            said.append(await ask(source))
-            return SearchPage(results=())
-
-        outcomes: list[Outcome] = []
+        terms = Terms(
+            priority=Priority.INTERACTIVE,  # a person has just added us to their app
+            max_wait_s=_HOLD_S,
+            timeout_s=_ASK_S,
+            consumer=consumer,
+            function=ask,
+        )
+        has_ended = False
         try:
-            search = await self.searches.search(
-                SearchRequest(),
-                sources=[record.name],
-                priority=Priority.INTERACTIVE,  # a person has just added us to their app
-                max_wait_s=_HOLD_S,
-                timeout_s=_ASK_S,
-                consumer=consumer,
-                execute=execute,
-            )
-            async with search:
-                outcomes = [outcome async for outcome in search]
+            [outcome] = await self.searches.outcomes(SearchRequest(), terms, sources=[record.name])
+            has_ended = True
         finally:
-            if not outcomes:  # the app hung up before the site was asked: that was no try
+            if not has_ended:  # the app hung up before the site was asked: that was no try
                 self._tried_at.pop(record.id, None)
-        return said[0] if said and outcomes[0].is_answer and said[0].searching else None
+        said = cast("Caps", outcome.value)
+        return said if outcome.is_answer and said.searching else None

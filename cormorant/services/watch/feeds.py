@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from attrs import define, evolve
 
-from actors.actor import Address
-from actors.watch.feed_ticker import LOOK_S, CheckNow
+from actors.actor import Address, Recheck
+from actors.watch.feed_ticker import OVERDUE, CheckNow
 from cormorant.rules.schedules import (
     HostPacing,
     Schedule,
@@ -20,7 +20,7 @@ from cormorant.rules.schedules import (
 )
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.secrets import shortened
-from cormorant.rules.settings.watch import FeedSettings, feed_conflicts, feed_of, refuse
+from cormorant.rules.settings.watch import FeedSettings, checked, feed_conflicts, feed_of, refuse
 from cormorant.rules.watch.feed_statistics import CheckStatistics
 from cormorant.rules.watch.feeds import CheckStatus, FeedCheck, Subscription, check_names, host_of
 from cormorant.services.watch.views import SubscriptionOut, subscription_out
@@ -44,7 +44,7 @@ _OWN_PARTS = frozenset({"name", "url", "folder"})
 class Feeds(WatchService[Subscription]):
     """The feeds of a service. One is named by its number or its name."""
 
-    ticker: Address[CheckNow]
+    ticker: Address[CheckNow | Recheck]
     statistics: CheckStatistics
     running: Mapping[int, datetime]
     """The feeds that are being checked here, and since when."""
@@ -86,6 +86,7 @@ class Feeds(WatchService[Subscription]):
         return await self._add(wanted)
 
     def _checked(self, name: str, options: FeedSettings, folder: Sequence[str], *, at: datetime) -> Subscription:
+        options = checked(options)
         refuse(feed_conflicts("", options, self.targets))
         made = self.make(name, options, now=self.environment.now())
         wanted = evolve(made, folder=tuple(folder), next_attempt_at=at)
@@ -94,7 +95,6 @@ class Feeds(WatchService[Subscription]):
 
     async def _add(self, wanted: Sequence[Subscription]) -> list[Subscription]:
         made: list[Subscription] = await self.environment.database.run(watches.add_all, self.kind, wanted)
-        self.wake()
         return made
 
     async def names(self) -> list[tuple[str, str]]:
@@ -120,13 +120,10 @@ class Feeds(WatchService[Subscription]):
     async def reschedule(self, number: int, at: datetime | None = None) -> None:
         """Check one at this time; without a time now."""
         await self.environment.database.run(feeds.reschedule, number, at or self.environment.now())
-        self.wake()
 
     async def reschedule_anew(self, number: int) -> Subscription:
         """Give one its next time anew: from its last check on; one that would be late gets its share of the next minute."""
-        anew = await self.environment.database.run(feeds.reschedule_anew, number, now=self.environment.now())
-        self.wake()
-        return anew
+        return await self.environment.database.run(feeds.reschedule_anew, number, now=self.environment.now())
 
     async def spread(self, *, window_s: float) -> int:
         """Distribute all checks evenly over a window from now on."""
@@ -137,7 +134,6 @@ class Feeds(WatchService[Subscription]):
         for first in range(0, len(numbers), PAGE):
             page = {number: times[number] for number in numbers[first : first + PAGE]}
             await self.environment.database.run(feeds.reschedule_all, page)
-        self.wake()
         return len(numbers)
 
     async def planned(self, *, until: datetime, most: int) -> list[ScheduledWatch]:
@@ -180,7 +176,6 @@ def _effective(each: Subscription) -> Schedule:
 
 def _first_run(each: Subscription, now: datetime) -> datetime:
     """As the ticker does it: what is overdue for long waits its share of a minute."""
-    late_s = (now - each.next_attempt_at).total_seconds()
-    if each.last_checked is not None and late_s > 2 * LOOK_S:
+    if each.last_checked is not None and now - each.next_attempt_at > OVERDUE:
         return now + timedelta(seconds=overdue_delay_s(each.id))
     return max(now, each.next_attempt_at)

@@ -14,7 +14,7 @@ from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.handovers import Parcel, ParcelKind, infohash_of_magnet, infohash_v2_of_magnet
 from cormorant.rules.watch.soulseek import files_of
 from cormorant.rules.watch.wants import Want
-from cormorant.services.searches import Searches, through_gate
+from cormorant.services.searches import Searches
 from storage.watch.wants import Candidate
 
 FEED: Final = "feed:"
@@ -48,8 +48,7 @@ class ParcelFetcher:
             raise SearchError(
                 f"there is no source {candidate.source!r} now; its link goes through its gates or not at all"
             )
-        fetched = await through_gate(
-            self.searches,
+        fetched = await self.searches.call(
             candidate.source,
             lambda record: self.environment.clients.download(record, link),
             about=f"download {result.title}",

@@ -64,9 +64,9 @@ class PriceCollector:
 
     async def _ask(self, intake: PriceWatch, source: str) -> Outcome:
         await self.searches.directory.loaded.wait()
-        requests = self.searches.directory.by_name.get(source)
-        if requests is not None and requests.record.kind != PRICE_KIND:
-            raise Fail(f'{source} is of kind {requests.record.kind} and states no prices; write kind = "{PRICE_KIND}"')
+        record = self.searches.directory.record_of(source)
+        if record is not None and record.kind != PRICE_KIND:
+            raise Fail(f'{source} is of kind {record.kind} and states no prices; write kind = "{PRICE_KIND}"')
         try:
             search = await self.searches.search(
                 request_for(intake),

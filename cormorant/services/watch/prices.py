@@ -11,7 +11,7 @@ from attrs import define
 
 from actors.watch.watch_jobs import collect_jobs, price_sources
 from cormorant.rules.settings.sources import PRICE_KIND
-from cormorant.rules.settings.watch import PriceSettings, price_conflicts, price_of, refuse
+from cormorant.rules.settings.watch import PriceSettings, checked, price_conflicts, price_of, refuse
 from cormorant.rules.watch.prices import PricePoint, PriceWatch, Valuation
 from cormorant.services.watch.views import PriceShownOut, price_shown_out
 from cormorant.services.watch.watches import WatchService
@@ -60,7 +60,6 @@ class Prices(WatchService[PriceWatch]):
         [added] = await self.environment.database.run(
             prices.add_watches, [wanted], make_jobs=partial(collect_jobs, self.environment), now=self.environment.now()
         )
-        self.wake()
         return added
 
     async def add_new(self, wanted: Sequence[PriceWatch]) -> tuple[list[PriceWatch], list[str]]:
@@ -72,12 +71,11 @@ class Prices(WatchService[PriceWatch]):
             make_jobs=partial(collect_jobs, self.environment),
             now=self.environment.now(),
         )
-        self.wake()
         return added, known
 
     def wanted(self, name: str, options: PriceSettings) -> PriceWatch:
         """A thing to watch, checked, that is not watched yet. Raises `BadRequest` or `NoPriceSource`."""
-        configured = self.environment.settings.sources
+        options, configured = checked(options), self.environment.settings.sources
         known = [name for name, each in configured.items() if each.kind == PRICE_KIND]
         strange = next((source for source in options.search if source not in known), None)
         if strange is not None or not known:

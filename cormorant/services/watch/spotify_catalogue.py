@@ -17,7 +17,7 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.sources import SPOTIFY_URL
 from cormorant.rules.watch.artists import Artist as Watched
 from cormorant.rules.watch.releases import Album, AlbumPage, CatalogueArtist, Track
-from cormorant.services.searches import Searches, through_gate
+from cormorant.services.searches import Searches
 from storage.search.sources import SourceRecord
 
 T = TypeVar("T")
@@ -103,8 +103,7 @@ class SpotifyCatalogue:
             transport = Transport(written=[record.url], proxy=record.proxy or None)
             return await call(self._client(record, transport, timeout_s))
 
-        return await through_gate(
-            self.searches,
+        return await self.searches.call(
             source,
             made,
             about=about,

@@ -184,8 +184,8 @@ class WantSearch:
         return bool(peers) and want.looks + 1 >= TRACKS_AFTER
 
     def _kind_of(self, name: str) -> str | None:
-        requests = self.searches.directory.by_name.get(name)
-        return None if requests is None else requests.record.kind
+        record = self.searches.directory.record_of(name)
+        return None if record is None else record.kind
 
     async def _charge(self, context: JobContext, want: Want, failed: int) -> None:
         """Searches that fail count against the artist's budget, as looks do."""

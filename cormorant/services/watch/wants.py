@@ -8,7 +8,6 @@ from functools import partial
 from attrs import define, field
 
 from actors.environment import Environment
-from actors.jobs.working_set import JobWakeUp
 from actors.watch.handover_tracker import ConfiguredTarget
 from actors.watch.watch_jobs import handover_job_by_hand, search_job
 from cormorant.rules.watch.handovers import Handover, TargetView, no_target
@@ -25,7 +24,6 @@ class Wants:
     environment: Environment = field(kw_only=False)
     chooser: CandidateChoice
     places: Mapping[str, ConfiguredTarget]
-    producer: JobWakeUp
 
     async def page(
         self,
@@ -46,15 +44,13 @@ class Wants:
 
     async def retry(self, want_id: int) -> Want:
         """Search for something again that was given up or ignored, or has not been found yet."""
-        want = await self.environment.database.run(
+        return await self.environment.database.run(
             choice.search_again,
             want_id,
             targets=self._targets,
             make_job=partial(search_job, self.environment),
             now=self.environment.now(),
         )
-        self.producer.set()
-        return want
 
     async def ignore(self, want_id: int) -> Want:
         """Want something no more."""
@@ -64,7 +60,7 @@ class Wants:
 
     async def hand_over(self, want_id: int, *, ref: str | None = None) -> Want:
         """Hand a chosen find over by hand, also in observe mode; or another of its candidates."""
-        want = await self.environment.database.run(
+        return await self.environment.database.run(
             choice.hand_over,
             want_id,
             ref,
@@ -73,8 +69,6 @@ class Wants:
             make_job=partial(handover_job_by_hand, self.environment),
             now=self.environment.now(),
         )
-        self.producer.set()
-        return want
 
     async def downloads(self, *, before_id: int | None = None, limit: int = 100) -> list[Handover]:
         """What was handed over, newest first."""
@@ -86,15 +80,13 @@ class Wants:
 
     async def settle(self, number: int, *, has_arrived: bool) -> Want:
         """Decide about a handover that is held: it has arrived, or it is to be sent again."""
-        want = await self.environment.database.run(
+        return await self.environment.database.run(
             choice.settle,
             number,
             has_arrived=has_arrived,
             make_job=partial(handover_job_by_hand, self.environment),
             now=self.environment.now(),
         )
-        self.producer.set()
-        return want
 
     def targets(self) -> list[TargetView]:
         """Those that finds can be handed to, by name."""

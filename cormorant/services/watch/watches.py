@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from attrs import define, evolve, field
 
+from actors.actor import Address, Recheck
 from actors.environment import Environment
-from actors.periodic import WakeUp
 from actors.watch.watch_jobs import saved_search_jobs
+from actors.watch.watchlist_ticker import TickNow
 from cormorant.rules.schedules import HostPacing, Schedule, ScheduledWatch
 from cormorant.rules.search.requests import BadRequest
 from cormorant.rules.settings.fields import name_problem
@@ -19,6 +20,7 @@ from cormorant.rules.settings.watch import (
     ArtistOptions,
     SavedSettings,
     artist_of,
+    checked,
     name_conflicts,
     refuse,
     saved_conflicts,
@@ -48,8 +50,6 @@ class WatchService(Generic[W]):
     """The verbs of one kind of watch. `wanted` is the name of a watch, or its number where the kind shows numbers."""
 
     environment: Environment = field(kw_only=False)
-    wake_up: WakeUp | None = None
-    """Wakes the actor of this process that works on what is due. None: its next tick finds it."""
     kind: ClassVar[WatchKind[Any]]
 
     @property
@@ -94,9 +94,7 @@ class WatchService(Generic[W]):
 
     async def resume(self, wanted: str) -> W:
         """End a pause. Raises `NotFound`, or `WatchTakenOut`."""
-        resumed = await self._set_paused(wanted, is_paused=False)
-        self.wake()
-        return resumed
+        return await self._set_paused(wanted, is_paused=False)
 
     async def _set_paused(self, wanted: str, *, is_paused: bool) -> W:
         changed: W = await self.environment.database.run(
@@ -104,15 +102,9 @@ class WatchService(Generic[W]):
         )
         return changed
 
-    def wake(self) -> None:
-        """Let the actor of this process work on what is due."""
-        if self.wake_up is not None:
-            self.wake_up.set()
-
     async def check(self, wanted: str) -> W:
         """Check it as soon as possible. Raises `NotFound`, or `WatchTakenOut`."""
         due: W = await self.environment.database.run(watches.make_due, self.kind, wanted, now=self.environment.now())
-        self.wake()
         return due
 
     async def check_by_jobs(self, wanted: str, make_jobs: Callable[[W], Sequence[NewJob]]) -> W:
@@ -120,7 +112,6 @@ class WatchService(Generic[W]):
         checked: W = await self.environment.database.run(
             watches.check_now, self.kind, wanted, make_jobs=make_jobs, now=self.environment.now()
         )
-        self.wake()
         return checked
 
     async def planned(self, *, until: datetime, most: int) -> list[ScheduledWatch]:  # noqa: ARG002 - for kinds with many
@@ -167,7 +158,14 @@ class Artists(WatchService[Artist]):
     """The artists of a service. One is named by its number, its id at the source or its name."""
 
     targets: Collection[str]
+    ticker: Address[TickNow | Recheck]
     kind: ClassVar[WatchKind[Any]] = ARTIST
+
+    async def check(self, wanted: str) -> Artist:
+        """Look at an artist at once, whatever the interval of the ticks. Raises `NotFound`."""
+        due = await super().check(wanted)
+        self.ticker.tell_once(TickNow())
+        return due
 
     async def view(self, watch: Artist) -> ArtistOut:
         """An artist as it is shown."""
@@ -194,7 +192,7 @@ class Artists(WatchService[Artist]):
 
     async def add_new(self, found: Sequence[FoundArtist], options: ArtistOptions) -> list[Artist | None]:
         """Watch artists, all or none; None for each that is watched already."""
-        source, now = self.environment.settings.watchlist.source, self.environment.now()
+        options, source, now = checked(options), self.environment.settings.watchlist.source, self.environment.now()
         made = [artist_of(_checked(each), options, source=source, now=now) for each in found]
         check = partial(self._check, options)
         added: list[Artist | None] = await self.environment.database.run(
@@ -252,6 +250,7 @@ class SavedSearches(WatchService[SavedSearch]):
     async def add(self, name: str, options: SavedSettings) -> SavedSearch:
         """Repeat a search from now on; what is new in it is wanted. Raises `BadRequest` or `AlreadyExists`."""
         self.refuse_name(name)
+        options = checked(options)
         refuse(watch_conflicts("", options, self.environment.settings.profiles, self.targets))
         refuse(saved_conflicts("", options))
         check = partial(self.refuse_sources, options.search)

@@ -108,8 +108,7 @@ class RunningSearches:
 
     async def _follow(self, watched: RunningSearch) -> None:
         async for outcome in watched.search:
-            requests = self.searches.directory.by_name.get(outcome.source)
-            watched.outcomes.append(outcome_out(outcome, None if requests is None else requests.record))
+            watched.outcomes.append(outcome_out(outcome, self.searches.directory.record_of(outcome.source)))
             watched.tell()
         watched.is_done = True
         watched.tell()

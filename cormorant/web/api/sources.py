@@ -8,7 +8,7 @@ from attrs import frozen
 from litestar import Router, get, post
 from litestar.params import FromPath, FromQuery
 
-from actors.search.source_requests import SourceRequests
+from actors.search.source_requests import SourceSnapshot
 from cormorant import __version__
 from cormorant.rules.search.limits import Lane
 from cormorant.rules.search.priorities import Priority
@@ -46,7 +46,7 @@ async def list_sources(request: AnyRequest, priority: FromQuery[PriorityName] = 
     parts = parts_of(request)
     directory = parts.searches.directory
     await directory.loaded.wait()
-    return [_source(parts, requests, priority) for _, requests in sorted(directory.by_name.items())]
+    return [_source(parts, entry.snapshot, priority) for _, entry in sorted(directory.by_name.items())]
 
 
 @get("/sources/{name:str}", summary="One source, and why it waits")
@@ -66,7 +66,7 @@ async def explain(
 ) -> ExplanationOut:
     """What is in the way of a request submitted now, gate by gate, and when each opens."""
     parts = parts_of(request)
-    await parts.searches.requests_of(name)
+    await parts.searches.find(name)
     return _explanation(parts, name, priority, lane)
 
 
@@ -95,16 +95,16 @@ async def reset(request: AnyRequest, name: FromPath[str]) -> SourceOut:
 
 
 async def _shown(parts: WebParts, name: str, priority: PriorityName = "interactive") -> SourceOut:
-    return _source(parts, await parts.searches.requests_of(name), priority)
+    return _source(parts, (await parts.searches.find(name)).snapshot, priority)
 
 
-def _source(parts: WebParts, requests: SourceRequests, priority: PriorityName) -> SourceOut:
+def _source(parts: WebParts, snapshot: SourceSnapshot, priority: PriorityName) -> SourceOut:
     return view_of(
         SourceOut,
-        requests.record,
-        waiting=requests.waiting(),
-        running=len(requests.running),
-        explanation=_explanation(parts, requests.name, priority, "query"),
+        snapshot.record,
+        waiting=snapshot.waiting,
+        running=snapshot.running,
+        explanation=_explanation(parts, snapshot.record.name, priority, "query"),
     )
 
 

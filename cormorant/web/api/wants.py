@@ -120,7 +120,7 @@ async def test_target(request: AnyRequest, name: FromPath[str]) -> TestOut:
 
 
 def _words(request: AnyRequest) -> WantViews:
-    return WantViews.of(requests.record for requests in parts_of(request).searches.directory.by_name.values())
+    return WantViews.of(parts_of(request).searches.directory.records())
 
 
 def want_routes() -> Router:

@@ -29,7 +29,7 @@ from tests.actors.working import Handled, Workplace, states, workplace
 
 @pytest.fixture
 def place() -> Iterator[Workplace]:
-    with workplace() as made:
+    with workplace(is_shared=True) as made:
         yield made
 
 

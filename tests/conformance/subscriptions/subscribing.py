@@ -16,17 +16,19 @@ import trio
 from attrs import define, field, frozen
 from sqlalchemy import Connection, text
 
-from actors.actor import Address
+from actors.actor import Address, Recheck
 from actors.environment import Environment
 from actors.jobs.reclaim_sweeper import ReclaimSweeper
 from actors.jobs.runner import JobRunner, RunnerMessage
 from actors.jobs.working_set import JobWakeUp, OwnerLease
+from actors.maintenance import Maintenance
+from actors.periodic import ClockWatch
 from cormorant.rules.settings.watch import FeedSettings, SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
 from cormorant.rules.watch.wants import Want
 from cormorant.services.jobs import Jobs
 from cormorant.services.watch.feeds import Feeds as Subscriptions
-from cormorant.testing import Recorder, SimulatedClock, memory_gateway, settings
+from cormorant.testing import Recorder, SimulatedClock, settings
 from storage import pauses
 from storage.database import Database
 from storage.jobs.jobs import NewJob
@@ -35,6 +37,7 @@ from storage.watch.choice import CandidateChoice, Judged
 from supervisors import ChildSpec, Supervisor
 from supervisors.watch_assembly import FeedAssembly
 from tests.environments import environment_of
+from tests.gateways import gateway
 from tests.leases import register
 
 Step = list[str] | Exception
@@ -127,9 +130,7 @@ class SubscriptionPlace:
 
         self.events(Stamped(len(self.events.heard), self.clock.now(), event))
 
-    def opened(
-        self, *, look_s: float = 60.0, has_ticker: bool = True, has_heartbeat: bool = False, **options: Any
-    ) -> _Opened:
+    def opened(self, *, has_ticker: bool = True, has_heartbeat: bool = False, **options: Any) -> _Opened:
         """The ticker under a supervisor, with its storage; to be entered.
 
         With `has_heartbeat` it also has the job runner, which keeps the lease, and the reclaim sweeper. Otherwise its lease is
@@ -147,15 +148,22 @@ class SubscriptionPlace:
             taken=self.taken, profiles={}, takes={"folder": frozenset()}, is_live=False, make_handover=_no_job
         )
         lease, producer = OwnerLease(), JobWakeUp()
-        assembly = FeedAssembly(environment, chooser=chooser, producer=producer, lease=lease, look_s=look_s)
-        ticker = ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5)
+        assembly = FeedAssembly(environment, chooser=chooser, producer=producer, lease=lease)
+        watch = ClockWatch(environment=environment, sleepers=lambda: [assembly.ticker])
+        tickers = [
+            ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5),
+            ChildSpec("clock_watch", watch, grace_s=0.0),
+            ChildSpec(
+                "maintenance", Address[Recheck]("maintenance").served_by(partial(Maintenance, environment)), grace_s=0.5
+            ),
+        ]
         process = (
             _process(environment, assembly)
             if has_heartbeat
             else [ChildSpec("worker", _Worker(lease, self.gateway), grace_s=0.0)]
         )
         root = Supervisor(
-            [ChildSpec("storage", self.gateway, grace_s=5.0), *([*process, ticker] if has_ticker else [])],
+            [ChildSpec("storage", self.gateway, grace_s=5.0), *([*process, *tickers] if has_ticker else [])],
             name="root",
             stop_total_s=8.0,
             emit=self._emit,
@@ -186,19 +194,25 @@ def _process(environment: Environment, assembly: FeedAssembly) -> list[ChildSpec
     """The job runner, which keeps the lease, and the reclaim sweeper."""
     runner = Address[RunnerMessage]("job_runner")
     jobs = Jobs(environment, runner=runner, wake_up=assembly.producer, max_attempts={})
+    sweeper = Address[Recheck]("reclaim_sweeper")
     make_runner = partial(
-        JobRunner, environment, handlers={}, wake_up=assembly.producer, reach=jobs, lease=assembly.lease
+        JobRunner,
+        environment,
+        handlers={},
+        wake_up=assembly.producer,
+        reach=jobs,
+        lease=assembly.lease,
+        sweeper=sweeper,
     )
     make_sweeper = partial(
         ReclaimSweeper,
         environment,
         lease=assembly.lease,
         producer=assembly.producer,
-        tickers=[assembly.wake_up],
     )
     return [
         ChildSpec("job_runner", runner.served_by(make_runner), grace_s=1.0),
-        ChildSpec("reclaim_sweeper", Address[None]("reclaim_sweeper").served_by(make_sweeper), grace_s=0.5),
+        ChildSpec("reclaim_sweeper", sweeper.served_by(make_sweeper), grace_s=0.5),
     ]
 
 
@@ -235,9 +249,9 @@ async def prepared(place: SubscriptionPlace, *names: str, host: str = "x.test", 
 
 
 @contextmanager
-def subscription_place() -> Iterator[SubscriptionPlace]:
-    with memory_gateway() as gateway:
-        yield SubscriptionPlace(gateway)
+def subscription_place(*, is_shared: bool = False) -> Iterator[SubscriptionPlace]:
+    with gateway(is_shared=is_shared) as database:
+        yield SubscriptionPlace(database)
 
 
 async def subscribe(

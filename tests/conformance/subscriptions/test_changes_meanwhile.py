@@ -26,8 +26,10 @@ from cormorant.rules.watch.feeds import (
 )
 from cormorant.rules.watch.wants import Want
 from cormorant.testing import START
+from storage.engine.statements import announce
 from storage.watch import feeds as table
 from storage.watch.feed_items import record_check
+from storage.watch.feeds import FEED
 from tests.conformance.subscriptions.subscribing import (
     HOUR,
     SubscriptionPlace,
@@ -170,7 +172,7 @@ async def test_who_resumes_one_in_the_middle_of_its_tenth_failure_begins_anew(
 ) -> None:
     place.feeds.scripts["http://x.test/one"] = [BROKEN]
     await prepared(place, "one")
-    async with place.opened(look_s=30.0) as subscriptions:
+    async with place.opened() as subscriptions:
         await place.gateway.run(lambda connection: connection.execute(text("UPDATE subscriptions SET failures = 9")))
         await trio.sleep(5)
         await subscriptions.resume("one")
@@ -213,7 +215,7 @@ async def test_settings_that_change_while_it_is_checked_here_make_it_be_checked_
         await trio.sleep(5)
         moved = [evolve(each, url=f"http://{host}/new") for each in known]
         await place.gateway.run(table.set_configured, moved)
-        subscriptions.wake()
+        await place.gateway.run(announce, FEED.table)
         await trio.sleep(10)
         begun = await place.gateway.read(claimed)
         await trio.sleep(200)

@@ -70,7 +70,7 @@ async def test_filters_let_through_what_is_accepted_and_not_rejected(clock: Mock
 async def test_from_the_third_failure_on_it_is_checked_less_often_and_the_tenth_pauses_it(clock: MockClock) -> None:
     with subscription_place() as place:
         place.feeds.scripts["http://x.test/one"] = [BROKEN]
-        async with place.opened(look_s=6 * HOUR) as subscriptions:
+        async with place.opened() as subscriptions:
             await subscribe(subscriptions, "one", every_s=6 * HOUR)
             await trio.sleep(12 * 24 * HOUR)
             one = await subscriptions.find("one")

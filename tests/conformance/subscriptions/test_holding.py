@@ -55,7 +55,7 @@ async def test_in_a_long_lane_of_one_host_nobody_is_taken_by_another_process(clo
 
 
 async def test_what_another_process_has_taken_over_is_undone_and_new_for_that_one(clock: MockClock) -> None:
-    with subscription_place() as place:
+    with subscription_place(is_shared=True) as place:
         place.feeds.takes_s["x.test"] = 20.0
         place.feeds.scripts["http://x.test/one"] = [page("a")]
         got: list[FeedCheck | CormorantError] = []
@@ -79,7 +79,7 @@ async def test_a_jump_of_the_clock_while_it_is_checked_makes_no_second_check(clo
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 25.0
         place.feeds.scripts["http://x.test/one"] = [page("a")]
-        async with place.opened(look_s=2.0) as subscriptions:
+        async with place.opened() as subscriptions:
             await subscribe(subscriptions, "one", first_check="take")
             await trio.sleep(4)
             place.clock.jump(HOUR)
@@ -140,7 +140,7 @@ async def test_no_more_wait_by_hand_than_there_is_room_for(clock: MockClock, mon
     with subscription_place() as place:
         place.feeds.takes_s["x.test"] = 20.0
         got: list[FeedCheck | CormorantError] = []
-        async with place.opened(look_s=HOUR) as subscriptions:
+        async with place.opened() as subscriptions:
             for name in ("one", "two", "three"):
                 await subscribe(subscriptions, name)
             await trio.sleep(100)  # none is due

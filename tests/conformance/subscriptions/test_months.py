@@ -138,7 +138,7 @@ async def live(known: list[Feed], told: list[tuple[str, float]], seed: int) -> N
     with subscription_place() as place:
         world = World(place, known, random.Random(seed))
         place.feeds = world.fetch  # type: ignore[assignment]  # they are asked alike
-        async with place.opened(look_s=HOUR) as subscriptions:
+        async with place.opened() as subscriptions:
             for number, feed in enumerate(known):
                 options = FeedSettings(
                     url=f"http://h{feed.host}.test/{number}",
@@ -152,11 +152,11 @@ async def live(known: list[Feed], told: list[tuple[str, float]], seed: int) -> N
         left = list(told)
         while left:
             world.hosts.clear()  # a new ticker does not know when the old one asked
-            async with place.opened(look_s=HOUR) as subscriptions, trio.open_nursery() as nursery:
+            async with place.opened() as subscriptions, trio.open_nursery() as nursery:
                 await play(world, subscriptions, nursery, left)
                 nursery.cancel_scope.cancel()
         world.hosts.clear()
-        async with place.opened(look_s=HOUR) as subscriptions:
+        async with place.opened() as subscriptions:
             await end_well(world, subscriptions)
         assert world.wrongs == []
 

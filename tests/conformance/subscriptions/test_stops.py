@@ -162,7 +162,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_two_processes_and_whoever_meddles_want_each_item_once_and_check_none_twice_at_once(url: str) -> None:
     feeds = Growing()
     places = [shared(url, feeds), shared(url, feeds)]
-    options: dict[str, Any] = {"look_s": 0.05, "domain_request_delay_s": 0.0}
+    options: dict[str, Any] = {"domain_request_delay_s": 0.0}
     with trio.fail_after(WAIT_S):
         async with places[0].opened(**options) as one, places[1].opened(**options) as two:
             for name in "abc":

@@ -262,8 +262,8 @@ async def test_a_price_of_which_nothing_can_be_stored_is_tried_once_in_a_round(
         async with service_of(place, prices={"bad": PriceSettings(title="Morgan Dollar")}):
             await trio.sleep(70)
 
-        assert sorted(set(tried_at)) == [0.0, 30.0, 60.0]
-        assert len(tried_at) <= 2 * 3, "the database runs a call that failed beside others a second time, alone"
+        assert sorted(set(tried_at)) == [0.0, due_enqueuer.AGAIN_S]
+        assert len(tried_at) <= 2 * 2, "the database runs a call that failed beside others a second time, alone"
         assert place.events.of(ChildCrashed) == []
 
 
@@ -296,7 +296,9 @@ async def test_a_mistake_for_one_handover_fails_it_alone_and_it_is_followed_late
         assert failed(place.events) == [("handover", "bad", "KeyError: 'progress'")] * len(target.bad_at)
         assert len(waits) > 2
         assert min(waits) >= FOLLOW_S
-        assert waits == sorted(waits)  # ever longer
+        # Ever longer, but for the second by which a tick may follow the one before.
+        assert all(later > sooner - 1.0 for sooner, later in pairwise(waits))
+        assert waits[-1] > 2 * waits[0]
         assert place.events.of(ChildCrashed) == []
 
 

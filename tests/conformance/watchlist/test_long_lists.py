@@ -224,9 +224,9 @@ async def test_what_was_read_of_an_artist_is_kept_before_another_process_may_tak
     )
     ticker = a_ticker(store, catalogue)
 
-    await ticker.round()
+    await ticker.tick()
     assert store.kept_then == [2]
-    await ticker.round()
+    await ticker.tick()
     assert (len(store.wanted), store.walks.kept) == (4, {})
 
 
@@ -235,6 +235,6 @@ async def test_artists_are_given_back_also_when_nothing_can_be_kept(clock: MockC
     store = WatchedStore(artist)
     store.walks.is_away = True
 
-    await a_ticker(store, ScriptedCatalogue(scripts={"a1": [long_list(9)]}, page_size=1, takes_s=3.0)).round()
+    await a_ticker(store, ScriptedCatalogue(scripts={"a1": [long_list(9)]}, page_size=1, takes_s=3.0)).tick()
 
     assert store.kept_then == [0]

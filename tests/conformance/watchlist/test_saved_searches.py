@@ -69,7 +69,7 @@ async def test_a_check_that_is_stopped_did_not_happen_and_is_due_after_the_next_
         place.sources["indexer"] = ScriptedSource(["old"], takes_s=20.0)
         async with place.service() as service:
             await save(service)
-            await trio.sleep(65)
+            await trio.sleep(5)
         assert place.events.of(SavedSearchChecked) == []
 
         async with place.service() as service:

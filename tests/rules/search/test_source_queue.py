@@ -95,6 +95,19 @@ def test_only_what_best_names_can_be_taken_by_name() -> None:
     assert taken(queue) == [1]
 
 
+def test_a_ticket_that_rose_by_a_follower_is_not_named_again_by_its_old_class_while_it_runs() -> None:
+    risen, later = Waiter(0), Waiter(1)
+    queue = queue_of(risen)
+    queue.cancel(risen)
+    risen.priority = PEOPLE
+    queue.push(risen)
+    assert queue.take(NOON, is_open) is risen  # it lives, and runs
+
+    queue.push(later)
+
+    assert queue.take(NOON, is_open) is later
+
+
 def test_a_cancelled_ticket_is_never_taken_nor_one_that_died_unseen() -> None:
     told, untold = Waiter(0), Waiter(1)
     queue = queue_of(told, untold, Waiter(2))

@@ -21,11 +21,12 @@ from cormorant.rules.search.limits import (
     WindowName,
     edge_opens_at,
     edges_wanted,
+    share_windows,
     tokens_at,
     windows_of,
 )
 from cormorant.rules.search.priorities import Priority
-from cormorant.rules.search.reasons import NextRequest, next_opening, openings
+from cormorant.rules.search.reasons import NextRequest, next_opening, openings, share_reason
 from cormorant.rules.search.reservations import EndKind, Reserved, reserve
 from cormorant.rules.search.source_state import SourceState
 from tests.rules.search.request_ends import failed
@@ -232,3 +233,35 @@ def test_few_numbers_are_looked_up_whatever_was_spent(last_seq: int, limit: int)
 
     assert len(wanted) <= 8
     assert all(1 <= number <= last_seq for number in wanted)
+
+
+@given(
+    st.lists(st.integers(0, 90_000), max_size=30),
+    st.integers(0, 100_000),
+    st.sampled_from([0.05, 0.1, 0.25, 0.4, 0.9]),
+    st.integers(1, 12),
+    st.integers(1, 40),
+)
+def test_an_app_may_go_exactly_while_its_part_of_every_window_is_not_spent(
+    made_s: list[int], now_s: int, share: float, per_hour: int, per_day: int
+) -> None:
+    limits = evolve(FREE, per_hour=per_hour, per_day=per_day, per_minute=1)
+    now = NOON + timedelta(seconds=now_s)
+    made = [NOON + timedelta(seconds=each) for each in sorted(made_s) if each <= now_s]
+    windows = share_windows(limits, Lane.QUERY, share)
+    nth_latest = {each.limit: made[-each.limit] if each.limit <= len(made) else None for each in windows}
+
+    request = NextRequest(share_reason=share_reason("sonarr", Lane.QUERY, windows, nth_latest))
+    reasons = openings(SourceState(), FREE, request, now=now, edges={})
+
+    parts = {
+        timedelta(hours=1): max(1, int(per_hour * share + 1e-9)),
+        timedelta(days=1): max(1, int(per_day * share + 1e-9)),
+    }
+    spent = {width: [at for at in made if at > now - width] for width in parts}
+    assert bool(reasons) == any(len(spent[width]) >= most for width, most in parts.items())
+    if reasons:
+        opens_at = next_opening(reasons, now=now)
+        assert opens_at is not None
+        full = {width: [at for at in made if at > opens_at - width] for width in parts}
+        assert all(len(full[width]) < most for width, most in parts.items())

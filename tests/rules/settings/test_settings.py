@@ -11,13 +11,10 @@ from cormorant.rules.addresses import sqlite_file
 from cormorant.rules.errors import SettingsError
 from cormorant.rules.settings.keys import known_settings, variable_of
 from cormorant.rules.settings.settings import (
-    FIXED_GRACES_S,
     JobSettings,
-    ServiceSettings,
     Settings,
     SettingsConflict,
 )
-from cormorant.rules.settings.watch import WatchlistSettings
 from cormorant.settings import load_settings
 from supervisors import open_service
 from supervisors.service import ServiceState
@@ -46,12 +43,12 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
     state, problems = None, list[str]()
 
     try:
-        settings = load_settings(tmp_path / "config.toml", {variable_of(key): value})
+        opened = open_service(load_settings(tmp_path / "config.toml", {variable_of(key): value}))
     except SettingsError as refusal:
         problems += refusal.problems
     else:
         with trio.fail_after(WAIT_S):
-            async with open_service(settings) as service:
+            async with opened as service:
                 state = (await service.status()).state
 
     assert state is ServiceState.READY or len(problems) == 1
@@ -60,22 +57,10 @@ async def test_at_each_bound_of_each_setting_the_service_starts_or_a_reason_is_g
 
 
 def test_settings_made_in_code_must_go_together_too() -> None:
-    with pytest.raises(SettingsConflict, match="service.stop_total: 24s is less than jobs.grace") as refusal:
-        Settings(service=ServiceSettings(stop_total_s=24.0), jobs=JobSettings(lock_timeout_s=1.0))
+    with pytest.raises(SettingsConflict, match=r"jobs.lock_timeout: 1s is less than 2 times") as refusal:
+        Settings(jobs=JobSettings(lock_timeout_s=1.0))
 
-    assert [conflict.keys for conflict in refusal.value.conflicts] == [
-        ("service.stop_total", "jobs.grace", "watchlist.shutdown_grace"),
-        ("jobs.lock_timeout", "jobs.heartbeat"),
-    ]
-
-
-@pytest.mark.parametrize("grace_s", [0.0, 8.0, 600.0])
-@pytest.mark.slow("puts whole trees together")
-def test_the_fixed_graces_are_those_of_the_tree(grace_s: float) -> None:
-    service, jobs = ServiceSettings(stop_total_s=grace_s + 1.0 + FIXED_GRACES_S), JobSettings(grace_s=grace_s)
-    watchlist = WatchlistSettings(shutdown_grace_s=1.0)
-
-    assert open_service(Settings(service=service, jobs=jobs, watchlist=watchlist)).report is None
+    assert [conflict.keys for conflict in refusal.value.conflicts] == [("jobs.lock_timeout", "jobs.heartbeat")]
 
 
 @pytest.mark.parametrize("folder", ["/srv/q?x", "/srv/p%41#x y", "sqlite:///x", "/srv/\\", "/srv/caf\udce9"])

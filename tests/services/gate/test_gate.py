@@ -357,7 +357,7 @@ async def test_nothing_is_asked_for_an_app_that_has_hung_up(tmp_path: Path, sock
             async with place.client() as hasty, trio.open_nursery() as nursery:
                 nursery.start_soon(partial(place.torznab, hasty, "red", **SEARCH | {"q": "two"}))
                 await trio.sleep(10)
-                waited = service.sources.directory.by_name["red"].waiting()
+                waited = service.sources.directory.by_name["red"].snapshot.waiting
                 nursery.cancel_scope.cancel()
             await trio.sleep(60)
             after = await place.torznab(client, "red", **SEARCH | {"q": "three"})

@@ -15,7 +15,7 @@ from attrs import define, field
 from sqlalchemy import Connection, text
 
 from actors import Environment
-from actors.search import rate_limiter, source_reconciler
+from actors.search import rate_limiter
 from cormorant.clients.files import Download
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.limits import Lane
@@ -23,8 +23,8 @@ from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.service import ClientSettings
 from cormorant.rules.settings.sources import SourceSettings, limits_of
 from cormorant.rules.torznab_queries import read_query
+from cormorant.services.gate.client_apps import AppShare
 from cormorant.services.gate.gate import GateService, NothingAnswered
-from cormorant.services.gate.shares import AppShare
 from cormorant.services.keys import Keys
 from cormorant.services.searches import Searches
 from cormorant.settings import Settings
@@ -250,7 +250,6 @@ def test_in_a_day_of_five_apps_no_limit_is_exceeded_and_nobody_is_refused_withou
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     # Nobody else writes here, and no clock jumps: looks every minute would be most of the work of this day.
-    monkeypatch.setattr(source_reconciler, "LOOK_S", DAY_S)
     monkeypatch.setattr(rate_limiter, "WAIT_S_MAX", DAY_S)
     simulation = simulated(seed)
     day = Day(simulation, some_sites(random.Random(seed)))

@@ -43,9 +43,9 @@ def news(start: int, count: int = 100) -> list[str]:
 
 
 @contextmanager
-def two_places(folder: Path, **sources: ScriptedSource) -> Iterator[list[WebPlace]]:
-    """Two processes, as far as a database file can tell."""
-    options = StorageOptions(url=f"sqlite:///{folder}/shared.db")
+def two_places(folder: Path, url: str = "", **sources: ScriptedSource) -> Iterator[list[WebPlace]]:
+    """Two processes, as far as a database can tell."""
+    options = StorageOptions(url=url or f"sqlite:///{folder}/shared.db")
     gateways = [Database(options, mode=Mode.INLINE, emit=ignore, chance=random.Random(1)) for _ in range(2)]
     try:
         yield [WebPlace(gateway, folder, sources) for gateway in gateways]
@@ -85,10 +85,19 @@ async def test_all_sources_together_are_paged_also_while_one_does_not_answer(tmp
     assert {total(page)[1] for page in pages} == {"140"}
 
 
-async def test_one_poll_serves_the_apps_of_two_processes(tmp_path: Path, socket_clock: MockClock) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_one_poll_serves_the_apps_of_two_processes(
+    tmp_path: Path, socket_clock: MockClock, request: pytest.FixtureRequest, kind: str
+) -> None:
+    url = "" if kind == "sqlite" else request.getfixturevalue("postgres_url")
     red = ScriptedSource(news(0, 3), takes_s=0.5)
-    with two_places(tmp_path, red=red) as (one, two):
-        async with one.served() as (_, first), two.served() as (_, second):
+    hasty = {"sonarr": ClientSettings(key=Secret(SONARR), hold_s=5.0)}
+    with two_places(tmp_path, url, red=red) as (one, two):
+        paced = {"pace_s": 600.0}  # so that the second could not poll in time by itself
+        async with (
+            one.served(paced, clients=hasty) as (_, first),
+            two.served(paced, clients=hasty) as (_, second),
+        ):
             answers: list[httpx2.Response] = []
 
             async def poll(place: WebPlace, client: httpx2.AsyncClient) -> None:
@@ -99,8 +108,9 @@ async def test_one_poll_serves_the_apps_of_two_processes(tmp_path: Path, socket_
                     nursery.start_soon(poll, one, first)
                     nursery.start_soon(poll, two, second)
                     nursery.start_soon(poll, two, second)
+            later = [await place.torznab(client, "red", **RSS) for place, client in ((one, first), (two, second))]
 
-    assert [titles(answer) for answer in answers] == [news(0, 3)] * 3
+    assert [titles(answer) for answer in answers + later] == [news(0, 3)] * 5
     assert len(red.requests) == 1
 
 
@@ -181,7 +191,7 @@ async def test_a_site_that_has_other_things_is_told_to_have_none_of_these(tmp_pa
     assert (films.status_code, titles(films)) == (200, [])
 
 
-async def test_a_poll_that_fails_gives_its_turn_back(tmp_path: Path, socket_clock: MockClock) -> None:
+async def test_a_poll_that_fails_is_repeated_by_the_next_app(tmp_path: Path, socket_clock: MockClock) -> None:
     red = ScriptedSource(BROKEN, ["x"])
     with web_place(tmp_path, red=red) as place:
         async with place.served(clients={"sonarr": ClientSettings(key=Secret(SONARR), hold_s=5.0)}) as (_, client):

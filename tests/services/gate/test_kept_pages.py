@@ -20,7 +20,7 @@ from tests.web.gate_alone import app, ask, gate_alone
 from tests.web.web_place import web_place
 
 RED = SourceRecord(id=1, name="red", identity="red", kind="torznab", url="http://red")
-VERSION: Version = [(RED, {5000: START})]
+VERSION: Version = [(RED, {5000: START}, 1)]
 
 
 async def test_a_page_is_kept_until_a_source_was_polled_anew_or_is_asked_in_another_way() -> None:
@@ -28,11 +28,14 @@ async def test_a_page_is_kept_until_a_source_was_polled_anew_or_is_asked_in_anot
 
     pages.put("sonarr", VERSION, b"page")
 
-    assert pages.get("sonarr", [(RED, {5000: START})]) == b"page"
+    assert pages.get("sonarr", [(RED, {5000: START}, 1)]) == b"page"
     assert pages.get("radarr", VERSION) is None
-    assert pages.get("sonarr", [(RED, {5000: START, 2000: START})]) is None
+    assert pages.get("sonarr", [(RED, {5000: START}, 2)]) is None
+    assert pages.get("sonarr", [(RED, {5000: START, 2000: START}, 1)]) is None
     assert (
-        pages.get("sonarr", [(SourceRecord(id=1, name="red", identity="red", kind="newznab", url=""), {5000: START})])
+        pages.get(
+            "sonarr", [(SourceRecord(id=1, name="red", identity="red", kind="newznab", url=""), {5000: START}, 1)]
+        )
         is None
     )
 

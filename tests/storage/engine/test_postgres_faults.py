@@ -28,7 +28,6 @@ from cormorant.rules.errors import (
 )
 from cormorant.rules.events import StorageBack, StorageLost
 from storage.database import Database, Mode
-from storage.engine.options import StorageOptions
 from storage.engine.postgres_session import RERUNS_MAX, PostgresSession
 from tests.bounds import WAIT_S
 from tests.postgres import PostgresServer
@@ -98,8 +97,8 @@ async def test_a_commit_that_the_driver_could_not_send_is_in_doubt_and_its_conne
     deaf: list[Deaf] = []
     begin = PostgresSession.__init__
 
-    def hard_of_hearing(self: PostgresSession, connection: Connection, options: StorageOptions) -> None:
-        begin(self, connection, options)
+    def hard_of_hearing(self: PostgresSession, *what: Any, **how: Any) -> None:
+        begin(self, *what, **how)
         if not deaf:
             deaf.append(Deaf(self._pgconn, b"COMMIT"))
             self._pgconn = deaf[0]  # type: ignore[assignment]  # it has what is asked of it

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from cormorant.rules.errors import TextRefused
 from cormorant.rules.jobs.states import JobState
-from storage.jobs import jobs, reports, sql
+from storage.jobs import jobs, reports
 from tests.storage.job_store import (
     NOW,
     STATES,
@@ -268,58 +265,6 @@ def test_an_enqueue_is_undone_with_the_transaction_it_is_part_of(job_store: JobS
 
     with job_store.begin() as connection:
         assert jobs.find(connection, job.uid) is None
-
-
-def test_new_work_is_told_to_the_other_processes_once_a_transaction_and_only_when_it_is_due(
-    postgres_jobs: JobStore,
-) -> None:
-    with listening(postgres_jobs) as heard:
-        with postgres_jobs.begin() as connection:
-            hire(connection)
-            put(connection, run_at=at(1))
-        assert heard() == 0
-
-        with postgres_jobs.begin() as connection:
-            put(connection)
-            put(connection)
-            assert heard() == 0
-        assert heard() == 1
-
-
-def test_work_that_comes_back_is_told_too(postgres_jobs: JobStore) -> None:
-    with postgres_jobs.begin() as connection:
-        hire(connection)
-        for _ in range(3):
-            put(connection)
-        cancelled, *_ = take(connection)
-        jobs.cancel(connection, cancelled.id, now=NOW)
-
-    with listening(postgres_jobs) as heard:
-        for change in (
-            lambda connection: jobs.reclaim(connection, owner="me", limit=1, now=NOW),
-            lambda connection: jobs.release_all(connection, owner="me", now=NOW),
-            lambda connection: jobs.revive(connection, cancelled.id, now=NOW),
-        ):
-            with postgres_jobs.begin() as connection:
-                change(connection)
-            assert heard() == 1
-
-
-@contextmanager
-def listening(store: JobStore) -> Iterator[Callable[[], int]]:
-    """How many notices have come since the last time one asked."""
-    with psycopg.connect(store.engine.url.set(drivername="postgresql").render_as_string(), autocommit=True) as listener:
-        listener.execute(f"LISTEN {sql.CHANNEL}")
-        # Whatever was told before the answer to a question comes before that answer.
-        heard: list[psycopg.Notify] = []
-        listener.add_notify_handler(heard.append)
-
-        def count() -> int:
-            heard.clear()
-            listener.execute("SELECT 1")
-            return len(heard)
-
-        yield count
 
 
 def test_finished_jobs_are_forgotten_by_state_and_age_in_pages(connection: Connection) -> None:

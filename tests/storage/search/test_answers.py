@@ -30,7 +30,7 @@ def test_an_answer_is_found_until_its_time_is_over_and_by_its_source_alone(conne
     assert answers.find_cached(connection, [1], "key", now=at(-1)) == {}, "a clock that went back"
 
 
-def test_a_newer_answer_replaces_and_an_empty_or_failed_one_drops(connection: Connection) -> None:
+def test_a_newer_answer_replaces_and_a_failure_drops(connection: Connection) -> None:
     other = Result(title="y", guid="h", link="", protocol="usenet")
     for source in (1, 2, 3):
         answers.put_cached(connection, source, "key", [FIND], ttl_s=60, now=NOW)
@@ -39,7 +39,7 @@ def test_a_newer_answer_replaces_and_an_empty_or_failed_one_drops(connection: Co
     answers.put_cached(connection, 2, "key", [], ttl_s=60, now=at(1))
     answers.drop_cached(connection, 3, "key")
 
-    assert answers.find_cached(connection, [1, 2, 3], "key", now=at(2)) == {1: [other]}
+    assert answers.find_cached(connection, [1, 2, 3], "key", now=at(2)) == {1: [other], 2: []}
 
 
 def test_an_answer_that_must_not_be_kept_is_not(connection: Connection) -> None:

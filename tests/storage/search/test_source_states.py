@@ -16,6 +16,7 @@ from cormorant.rules.search.limits import Lane, LearnedLimits, SourceLimits
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reservations import EndKind, RequestPermit, Reserved, SourceClosedNow, pause, reset, resume
 from storage.search import source_states
+from storage.search.source_states import ReservationRequest
 from tests.bounds import WAIT_S
 from tests.storage.job_store import NOW, JobStore, at
 from tests.storage.source_store import FREE, LEASE_S, add_source, ask, end, look, spend
@@ -224,6 +225,26 @@ def test_of_two_that_reserve_at_the_same_moment_one_gets_through(postgres_jobs: 
     )
 
     assert names(second) == ["in_flight"]
+
+
+@pytest.mark.parametrize("has_hint", [False, True])
+def test_of_two_requests_of_an_app_at_the_same_moment_one_gets_the_last_of_its_share(
+    postgres_jobs: JobStore, *, has_hint: bool
+) -> None:
+    limits = SourceLimits(spacing_s=0, pace_s=0, per_day=8, in_flight_max=9)
+    wanted = ReservationRequest(lease_s=LEASE_S, consumer="sonarr", share=0.25)
+    with postgres_jobs.begin() as connection:
+        source = add_source(connection)
+        _, known = source_states.reserve(connection, source, wanted, configured=limits, now=NOW)
+    hint = known if has_hint else None
+
+    second = after(
+        postgres_jobs,
+        lambda connection: source_states.reserve(connection, source, wanted, configured=limits, now=at(1), hint=hint),
+        lambda connection: source_states.reserve(connection, source, wanted, configured=limits, now=at(2), hint=hint),
+    )
+
+    assert names(second[0]) == ["app_share"]
 
 
 @pytest.mark.slow("two threads, twenty times")

@@ -144,6 +144,22 @@ def test_what_is_removed_is_gone_and_the_others_stay(connection: Connection, cas
             verb(connection, case.kind, "one")
 
 
+@pytest.mark.parametrize("verb", ["pause", "resume", "make due", "remove"])
+def test_what_another_process_removes_at_that_moment_is_not_found(job_store: JobStore, case: Case, verb: str) -> None:
+    with job_store.begin() as connection:
+        add(connection, case, "one")
+
+    verbs: dict[str, Callable[[Connection], object]] = {
+        "pause": lambda c: watches.set_paused(c, case.kind, "one", is_paused=True, now=NOW),
+        "resume": lambda c: watches.set_paused(c, case.kind, "one", is_paused=False, now=NOW),
+        "make due": lambda c: watches.make_due(c, case.kind, "one", now=NOW),
+        "remove": lambda c: watches.remove(c, case.kind, "one"),
+    }
+
+    with pytest.raises(NotFound, match=f"there is no {case.kind.what} 'one'"):
+        at_once(job_store, lambda c: watches.remove(c, case.kind, "one"), verbs[verb])
+
+
 def test_one_of_the_settings_file_is_not_removed_also_before_it_has_a_row(connection: Connection, filed: Case) -> None:
     filed.configure(connection, [filed.new("there", NOW)])
 
