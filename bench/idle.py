@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +89,9 @@ class Usage:
         """As the kernel counts it. Threads that have ended are in the processor time alone."""
         voluntary = 0
         for task in Path(f"/proc/{process}/task").iterdir():
-            lines = (task / "status").read_text().splitlines()
-            voluntary += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+            with suppress(FileNotFoundError):  # the thread has ended meanwhile
+                lines = (task / "status").read_text().splitlines()
+                voluntary += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
         parts = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return cls(voluntary, (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK"))
 
