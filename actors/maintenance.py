@@ -12,6 +12,8 @@ from actors.periodic import Periodic
 from cormorant.rules.jobs.events import JobsPruned, KindUnknown
 from cormorant.rules.search.events import SearchesPruned
 from cormorant.rules.watch.feeds import SubscriptionsMaintained
+from storage import pauses
+from storage.engine.statements import in_pages
 from storage.jobs import reports
 from storage.pruning import PrunedPage, Retention, prune_page
 from storage.watch import feed_claims, feeds
@@ -35,16 +37,20 @@ class Maintenance(Periodic[Recheck]):
     async def tick(self) -> float | None:
         """Prune every table, and report the jobs that no process has a handler for."""
         pruned = await self._prune(self.environment.now())
+        # Jobs that were enqueued at the very moment their kind was paused or resumed may have missed it.
+        await in_pages(self.environment.database, pauses.hold_some)
+        await in_pages(self.environment.database, pauses.free_some)
         for kind, waiting in (await self.environment.database.read(reports.unknown_kinds)).items():
             self.environment.emit(KindUnknown(kind=kind, waiting=waiting))
         await self._report(pruned)
         return HOUR_S
 
     async def _prune(self, now: datetime) -> PrunedPage:
-        database, keep, pruned, is_last = self.environment.database, self._retention(), PrunedPage(), False
-        while not is_last and self.is_in_budget:
-            page = await database.run(prune_page, keep, now=now)
-            pruned, is_last = pruned.plus(page), page.is_last
+        database, keep = self.environment.database, self._retention()
+        pruned = page = await database.run(prune_page, keep, now=now)
+        while page.full and self.is_in_budget:
+            page = await database.run(prune_page, keep, now=now, names=page.full)
+            pruned = pruned.plus(page)
         return pruned
 
     def _retention(self) -> Retention:

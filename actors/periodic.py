@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import trio
@@ -20,7 +20,7 @@ from cormorant.rules.ports import Clock, SteppedClock
 M = TypeVar("M")
 
 AWAY_S = 1.0
-"""The shortest time between two ticks while the database is away."""
+"""The shortest time to the next tick after one that the database or its scope has ended."""
 LOOK_S = 10.0
 STEP_S = 1.0
 """A smaller difference between the clocks is drift."""
@@ -43,6 +43,7 @@ class Periodic(Actor[M]):
     grace_s: float = 0.0
     """How long a tick that runs may go on when the service stops. Then it is cancelled."""
     _began_at: float = field(init=False, default=-math.inf)
+    _began_wall: datetime = field(init=False, default=datetime.min.replace(tzinfo=UTC))
     _scope: trio.CancelScope | None = field(init=False, default=None)
     """The scope of the tick that runs."""
     _ended: trio.Event | None = field(init=False, default=None)
@@ -94,8 +95,10 @@ class Periodic(Actor[M]):
         self._tick_at(trio.current_time())
 
     def tick_soon(self) -> None:
-        """Start a tick as soon as the interval allows."""
-        self._tick_at(max(trio.current_time(), self._began_at + self.interval_s))
+        """Start a tick as soon as the interval has passed by one of the clocks. After a suspend it has, by the wall clock."""
+        by_wall_s = (self.environment.now() - self._began_wall).total_seconds()
+        passed_s = max(trio.current_time() - self._began_at, by_wall_s)
+        self._tick_at(trio.current_time() + max(0.0, self.interval_s - passed_s))
 
     def _tick_at(self, time: float) -> None:
         if self._scope is None:
@@ -110,7 +113,7 @@ class Periodic(Actor[M]):
     def start_tick(self, nursery: trio.Nursery) -> None:
         """Start a tick in a nursery."""
         self.wake_at, self._follows_at = math.inf, math.inf
-        self._began_at = trio.current_time()
+        self._began_at, self._began_wall = trio.current_time(), self.environment.now()
         self._ended = trio.Event()
         self._scope = trio.CancelScope(deadline=self._began_at + self.budget_s + self.item_s)
         nursery.start_soon(self._tick, self._ended, self._scope)
@@ -138,8 +141,15 @@ class Periodic(Actor[M]):
             self._scope = None
             ended.set()
             now = trio.current_time()
-            due_at = math.inf if due_s is None else max(self._began_at + self.interval_s, now + due_s)
+            due_s = min(math.inf if due_s is None else due_s, self._poll_s)
+            due_at = max(self._began_at + self.interval_s, now + due_s)
             self.wake_at = max(now, min(due_at, self._follows_at))
+
+    @property
+    def _poll_s(self) -> float:
+        """The longest sleep: where a notification may get lost, the actor looks by itself."""
+        may_miss = bool(self.channels) and self.environment.database.may_miss_changes
+        return self.environment.settings.jobs.poll_s if may_miss else math.inf
 
 
 class WakeUp:

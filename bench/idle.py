@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -78,22 +78,29 @@ def idle_day(url: str) -> tuple[int, float]:
 
 @frozen
 class Usage:
-    """What a process has used since it began, over all its threads."""
+    """What a process has used since it began."""
 
-    voluntary: int
-    """Voluntary context switches: how often a thread has gone to sleep."""
+    voluntary: Mapping[str, int]
+    """Voluntary context switches of each thread: how often it has gone to sleep."""
     cpu_s: float
 
     @classmethod
     def of(cls, process: int) -> Usage:
-        """As the kernel counts it. Threads that have ended are in the processor time alone."""
-        voluntary = 0
-        for task in Path(f"/proc/{process}/task").iterdir():
-            with suppress(FileNotFoundError):  # the thread has ended meanwhile
-                lines = (task / "status").read_text().splitlines()
-                voluntary += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+        """As the kernel counts it."""
         parts = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return cls(voluntary, (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK"))
+        tasks = Path(f"/proc/{process}/task").iterdir()
+        return cls(dict(map(_switches_of, tasks)), (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK"))
+
+    def switches_since(self, before: Usage) -> int:
+        """Of the threads that live now. One that has ended meanwhile was no part of the rest."""
+        return sum(count - before.voluntary.get(thread, 0) for thread, count in self.voluntary.items())
+
+
+def _switches_of(task: Path) -> tuple[str, int]:
+    with suppress(FileNotFoundError):  # the thread has just ended
+        lines = (task / "status").read_text().splitlines()
+        return task.name, sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+    return task.name, 0
 
 
 @contextmanager
@@ -129,7 +136,7 @@ def idle_process(*, rest_s: float, counted_s: float) -> tuple[float, float]:
         before, began_at = Usage.of(process), time.perf_counter()
         time.sleep(counted_s)
         after, took_s = Usage.of(process), time.perf_counter() - began_at
-    return (after.voluntary - before.voluntary) / took_s, 100 * (after.cpu_s - before.cpu_s) / took_s
+    return after.switches_since(before) / took_s, 100 * (after.cpu_s - before.cpu_s) / took_s
 
 
 def main() -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
-from attrs import asdict, frozen
+from attrs import asdict, fields_dict, frozen
 from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
 from cormorant.rules.watch.artists import KEPT as WALKS_KEPT
-from storage import pauses
 from storage.engine.statements import PAGE, prune
 from storage.jobs import jobs
 from storage.search import answers, history, source_states
@@ -41,7 +42,7 @@ class Retention:
 
 @frozen(kw_only=True)
 class PrunedPage:
-    """How many rows were deleted or corrected, at most `PAGE` of each."""
+    """How many rows were deleted or corrected, at most `PAGE` of each in one transaction."""
 
     succeeded: int = 0
     cancelled: int = 0
@@ -57,13 +58,11 @@ class PrunedPage:
     items: int = 0
     ahead: int = 0
     """Feeds that a clock that ran ahead had put off."""
-    held: int = 0
-    """Jobs that were enqueued at the very moment their kind was paused or resumed, and missed it."""
 
     @property
-    def is_last(self) -> bool:
-        """Whether no more rows of any table are to be deleted."""
-        return all(number < PAGE for number in asdict(self).values())
+    def full(self) -> frozenset[str]:
+        """The names of those of which there may be more."""
+        return frozenset(name for name, number in asdict(self).items() if number == PAGE)
 
     def plus(self, other: PrunedPage) -> PrunedPage:
         """The sum of two pages."""
@@ -71,27 +70,34 @@ class PrunedPage:
         return PrunedPage(**{name: number + mine[name] for name, number in asdict(other).items()})
 
 
-def prune_page(connection: Connection, keep: Retention, *, now: datetime) -> PrunedPage:
-    """Delete a page of what is too old in each table."""
+def prune_page(
+    connection: Connection,
+    keep: Retention,
+    *,
+    now: datetime,
+    names: Collection[str] = frozenset(fields_dict(PrunedPage)),
+) -> PrunedPage:
+    """Delete a page of what is too old in each table, or in those that `names` lists as a `PrunedPage` does."""
 
     def before(kept_s: float) -> datetime:
         return now - timedelta(seconds=kept_s)
 
-    held = pauses.hold_some(connection, limit=PAGE)
-    freed = pauses.free_some(connection, limit=PAGE)
-    return PrunedPage(
-        succeeded=jobs.prune(connection, state=JobState.SUCCEEDED, before=before(keep.succeeded_s), limit=PAGE),
-        cancelled=jobs.prune(connection, state=JobState.CANCELLED, before=before(keep.succeeded_s), limit=PAGE),
-        failed=jobs.prune(connection, state=JobState.FAILED, before=before(keep.failed_s), limit=PAGE),
-        history=history.prune(connection, before=before(keep.history_s), keep=keep.history_max, limit=PAGE),
-        answers=prune(connection, SEARCH_CACHE.c.expires_at, before=now, limit=PAGE),
-        links=prune(connection, GATE_LINKS.c.seen_at, before=now - LINKS_KEPT, limit=PAGE),
-        news=prune(connection, FEED_ITEMS.c.seen_at, before=now - NEWS_KEPT, limit=PAGE),
-        walks=artists.prune_progress(connection, before=now - WALKS_KEPT, limit=PAGE),
-        ledger=answers.prune_answers(connection, limit=PAGE),
-        requests=source_states.prune_requests(connection, before=now - REQUESTS_KEPT, limit=PAGE),
-        checks=feed_items.prune_checks(connection, before=before(keep.checks_s), after=now + AHEAD, limit=PAGE),
-        items=feed_items.prune(connection, before=before(keep.items_s), limit=PAGE),
-        ahead=feeds.reschedule_after_clock_jump(connection, now=now, limit=PAGE),
-        held=max(len(held), len(freed)),
-    )
+    def jobs_in(state: JobState, kept_s: float) -> Callable[..., int]:
+        return partial(jobs.prune, state=state, before=before(kept_s))
+
+    steps: dict[str, Callable[..., int]] = {
+        "succeeded": jobs_in(JobState.SUCCEEDED, keep.succeeded_s),
+        "cancelled": jobs_in(JobState.CANCELLED, keep.succeeded_s),
+        "failed": jobs_in(JobState.FAILED, keep.failed_s),
+        "history": partial(history.prune, before=before(keep.history_s), keep=keep.history_max),
+        "answers": partial(prune, time=SEARCH_CACHE.c.expires_at, before=now),
+        "links": partial(prune, time=GATE_LINKS.c.seen_at, before=now - LINKS_KEPT),
+        "news": partial(prune, time=FEED_ITEMS.c.seen_at, before=now - NEWS_KEPT),
+        "walks": partial(artists.prune_progress, before=now - WALKS_KEPT),
+        "ledger": answers.prune_answers,
+        "requests": partial(source_states.prune_requests, before=now - REQUESTS_KEPT),
+        "checks": partial(feed_items.prune_checks, before=before(keep.checks_s), after=now + AHEAD),
+        "items": partial(feed_items.prune, before=before(keep.items_s)),
+        "ahead": partial(feeds.reschedule_after_clock_jump, now=now),
+    }
+    return PrunedPage(**{name: steps[name](connection, limit=PAGE) for name in steps if name in names})

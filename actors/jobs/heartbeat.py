@@ -103,7 +103,7 @@ class Heartbeat:
                 self._on_lease_lost()
                 return
             self._confirm(seen_at)
-            if self.producer.working_set.claims():
+            if self.producer.working_set.claims() or self.environment.database.may_miss_changes:
                 self.producer.check()
 
     async def _beat(self) -> float | None:

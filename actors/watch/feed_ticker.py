@@ -132,12 +132,16 @@ class FeedTicker(DueTicker[CheckNow | Recheck]):
 
     async def tick(self) -> float | None:
         """Claim what is due and there is room for."""
+        is_whole = False
         try:
-            return await self._tick_once()
+            due_s = await self._tick_once()
+            is_whole = True
         except (StorageUnavailable, CommitUnknown) as away:
-            self._may_have_others = True
             self._refuse([*self._asked], away)
             raise
+        finally:
+            self._may_have_others |= not is_whole  # also when its scope has ended the tick
+        return due_s
 
     async def _tick_once(self) -> float | None:
         database = self.environment.database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar
 
@@ -94,11 +94,10 @@ class HandoverTracker(DueTicker[Recheck]):
 
     async def tick(self) -> float | None:
         """Ask for those that are due; now and then look for wants that no job cares for."""
-        database, known = self.environment.database, [*self.places]
-        due = await database.read(handovers.next_due, known=known)
+        due = await self._next_due()
         if due is not None and due <= self.environment.now():
             await self._follow()
-            due = await database.read(handovers.next_due, known=known)
+            due = await self._next_due()
         if trio.current_time() >= self._orphans_at:
             self._orphans_at = trio.current_time() + ORPHANS_S
             await self._enqueue_orphans()
@@ -107,21 +106,32 @@ class HandoverTracker(DueTicker[Recheck]):
         due_s = self.seconds_until(due)
         return orphans_s if due_s is None else min(orphans_s, due_s or self._again_s)
 
+    async def _next_due(self) -> datetime | None:
+        return await self.environment.database.read(
+            handovers.next_due, worker=self.lease.owner, known=[*self.places], now=self.environment.now()
+        )
+
     async def _follow(self) -> None:
+        """Ask for a batch after the other. What the budget leaves claimed is released by the next tick."""
         is_more = True
-        while is_more and self.is_in_budget:
-            due = await self.environment.database.run(
-                handovers.claim_due,
-                worker=self.lease.owner,
-                known=[*self.places],
-                now=self.environment.now(),
-                limit=BATCH,
-            )
+        while is_more:
+            due = await self._claim_due()
             is_more = len(due) == BATCH
             for handover in due:
+                if not self.is_in_budget:
+                    return
                 with suppress(HandoverChanged):  # another process has seen the same
                     # One of which nothing can be stored stays due, and would be claimed again at once.
                     is_more &= await self._follow_one(handover)
+
+    async def _claim_due(self) -> list[Handover]:
+        return await self.environment.database.run(
+            handovers.claim_due,
+            worker=self.lease.owner,
+            known=[*self.places],
+            now=self.environment.now(),
+            limit=BATCH,
+        )
 
     async def _follow_one(self, handover: Handover) -> bool:
         """Ask its target. False: nothing of it can be stored; the next round releases the handover, and it is due again."""
@@ -228,8 +238,10 @@ class HandoverTracker(DueTicker[Recheck]):
         """A want whose job was cancelled, failed or pruned would wait for ever."""
         before = self.environment.now() - timedelta(seconds=ORPHANS_S)
         has_failed = False
-        while not has_failed and (
-            orphans := await self.environment.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH)
+        while (
+            not has_failed
+            and self.is_in_budget
+            and (orphans := await self.environment.database.read(wants.orphans, before=before, limit=ORPHANS_BATCH))
         ):
             for want in orphans:
                 step = partial(self._enqueue_orphan, want)

@@ -81,7 +81,7 @@ class DatabaseArtistStore:
 
     async def next_due(self) -> datetime | None:
         """When the next artist is due."""
-        return await self.environment.database.read(watchlist.next_due)
+        return await self.environment.database.read(watchlist.next_due, worker=self.lease.owner)
 
     async def release(self, artists: Sequence[Artist], *, next_attempt_at: datetime | None = None) -> None:
         """Release artists that were not checked. They are charged nothing."""

@@ -271,6 +271,18 @@ class StorageBack(Event):
     away_s: float
 
 
+@event("storage.listener_lost", level="warning")
+class ListenerLost(Event):
+    """The connection that hears what other processes change cannot be opened. It is tried again; until then changes are seen late."""
+
+    error: str
+
+
+@event("storage.listener_restored")
+class ListenerRestored(Event):
+    """The connection that hears what other processes change is open again. Everything counts as changed once."""
+
+
 @event("storage.migrated")
 class SchemaMigrated(Event):
     """The database was brought to a newer schema. `backup` is the file made before, if there was anything to save."""

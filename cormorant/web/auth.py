@@ -218,6 +218,8 @@ class SignOuts:
     _turn: trio.Lock = field(init=False, factory=trio.Lock)
     _listening: dict[trio.CancelScope, str] = field(init=False, factory=dict)
     """The cookies of those who listen."""
+    _is_watched: trio.Event = field(init=False, factory=trio.Event)
+    """Set when a browser listens, or a sign-out is owed to the database."""
 
     async def session_in(self, connection: ASGIConnection[Any, Any, Any, Any]) -> BrowserSession | None:
         """The session of a request, if it was not signed out."""
@@ -236,6 +238,7 @@ class SignOuts:
         """Sign a browser out, everywhere and for good. What the database cannot take now it is given later."""
         self.sessions.end(session.number)
         self._owed[session.number] = session.expires_at
+        self._is_watched.set()
         self._end_streams()
         async with self._turn:
             await self._write()
@@ -243,10 +246,12 @@ class SignOuts:
     async def watch(self) -> None:
         """End streams of those who were signed out elsewhere, or whose time is over. Runs as long as the server."""
         while True:
-            await trio.sleep(LOOK_S)
-            if self._listening or self._owed:
+            await self._is_watched.wait()
+            while self._listening or self._owed:
+                await trio.sleep(LOOK_S)
                 await self._look()
                 self._end_streams()
+            self._is_watched = trio.Event()
 
     def permit(self, connection: ASGIConnection[Any, Any, Any, Any]) -> ListenPermit:
         """How long one who was let in may listen."""
@@ -258,6 +263,7 @@ class SignOuts:
         """A scope that is cancelled when the session is over."""
         with trio.CancelScope() as scope:
             self._listening[scope] = cookie
+            self._is_watched.set()
             try:
                 yield scope
             finally:

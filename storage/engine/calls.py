@@ -62,7 +62,7 @@ class Announced:
     """Those that other processes have announced, as this worker has found."""
 
     def note(self, channels: Mapping[str, bool], *, is_in_doubt: bool = False) -> None:
-        """A transaction that announced these channels has committed. In doubt, everyone looks."""
+        """A transaction that announced these channels has committed. After a COMMIT in doubt, all listeners are called."""
         self.own.update(channel for channel, is_heard in channels.items() if is_heard)
         if is_in_doubt:
             self.others.update(channels)

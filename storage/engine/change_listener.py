@@ -9,12 +9,15 @@ from typing import Protocol
 import trio
 from attrs import define, field, frozen
 
-from cormorant.rules.ports import Chance
+from cormorant.rules.events import ListenerLost, ListenerRestored
+from cormorant.rules.ports import Chance, Emit
 from cormorant.rules.supervision import delay_before_probe
 from storage.engine.calls import DatabaseAway
 
 LOOK_S = 0.1
-"""At most so often one looks at a file that others write to. A look takes 10 to 50 us, so that it needs no thread."""
+"""Shortest time between two looks at a file that others write to. A look takes 10 to 50 us, so that it needs no thread."""
+LOOK_ANYWAY_S = 60.0
+"""Longest time between two looks: a process that is killed between its COMMIT and its notification sends none."""
 
 
 class ChangeConnection(Protocol):
@@ -80,31 +83,36 @@ class ChangeListener:
         if registration in self._registered:  # one that was called before may have ended it
             registration.heard()
 
-    async def follow(self, connect: Callable[[], ChangeConnection | None], *, chance: Chance) -> None:
+    async def follow(self, connect: Callable[[], ChangeConnection | None], *, chance: Chance, emit: Emit) -> None:
         """Hear what other processes announce while something listens, for ever.
 
         A lost connection is opened anew. What was missed meanwhile counts as one announcement on every channel.
         """
-        failures = 0
+        failures, thread = 0, trio.CapacityLimiter(1)  # of its own: handlers may have taken all threads of the program
         while True:
             await self._is_wanted.wait()
             try:
-                connection = await trio.to_thread.run_sync(connect)
+                connection = await trio.to_thread.run_sync(connect, limiter=thread)
                 if connection is None:
                     return
+                if failures > 1:
+                    emit(ListenerRestored())
                 failures = 0
                 with closing(connection):
                     await self._follow(connection)
-            except DatabaseAway:
-                await trio.sleep(delay_before_probe(failures=failures, jitter=chance.random()))
+            except DatabaseAway as away:
                 failures += 1
+                if failures == 2:  # noqa: PLR2004 - the first one opens a connection that was lost, and usually succeeds
+                    emit(ListenerLost(error=str(away)))
+                await trio.sleep(delay_before_probe(failures=failures - 1, jitter=chance.random()))
 
     async def _follow(self, connection: ChangeConnection) -> None:
         self._deliver_all()
         file, is_sure = connection.fileno(), True
         while self._registered:
             if file is not None and is_sure:
-                await trio.lowlevel.wait_readable(file)
+                with trio.move_on_after(LOOK_ANYWAY_S):
+                    await trio.lowlevel.wait_readable(file)
             others = connection.look()
             is_sure = others is not None
             self.deliver((), others or ())

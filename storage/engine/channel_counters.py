@@ -30,28 +30,29 @@ class ChannelCounters:
     """What the open transaction has added."""
     _lock: Lock = field(init=False, factory=Lock)
 
-    def add(self, driver: sqlite3.Connection, channels: Iterable[str]) -> set[str]:
-        """Count announcements of the open transaction. Returns the channels that others have announced before it."""
-        others = set()
+    def add(self, driver: sqlite3.Connection, channels: Iterable[str], others: set[str]) -> None:
+        """Count announcements of the open transaction. Adds to `others` the channels that others have announced before it.
+
+        What was added stays there if a later channel fails: it counts as known from now on.
+        """
         for channel in channels:
             ((total,),) = driver.execute(_ADD, (PREFIX + channel,)).fetchall()
-            # Before COMMIT, or a look in between would take it for that of another process.
+            # Before COMMIT: a look in between would count it as an announcement of another process.
             with self._lock:
                 if self._known.get(channel, 0) != total - 1:
                     others.add(channel)
                 self._known[channel] = self._added[channel] = total
-        return others
 
-    def take_back(self) -> None:
+    def undo_added(self) -> None:
         """The transaction did not commit, or nobody knows. Invariant: called before its lock is released, if it holds one."""
         with self._lock:
             self._known |= {channel: total - 1 for channel, total in self._added.items()}
         self._added.clear()
 
-    def tell(self) -> None:
+    def touch_file(self) -> None:
         """Let other processes look: the transaction has committed.
 
-        By touching the file, because writing to the log comes before COMMIT has succeeded: who looks then sees nothing.
+        A watch of the log would be too early: SQLite writes the log before COMMIT has succeeded.
         """
         if self._added:
             self._added.clear()

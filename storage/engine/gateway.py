@@ -250,11 +250,12 @@ class Threaded(Gateway):
         return await trio.to_thread.run_sync(function, limiter=self._threads)
 
     async def _wait_until_stopped(self) -> None:
-        changes, chance = self._parts.changes, self._parts.chance
+        parts = self._parts
+        follow = partial(parts.changes.follow, self._dialect.open_changes, chance=parts.chance, emit=parts.emit)
         try:
             # Its connection is closed before those of the threads: whoever is last tidies up a SQLite file, which blocks.
             async with trio.open_nursery() as listening:
-                listening.start_soon(partial(changes.follow, self._dialect.open_changes, chance=chance))
+                listening.start_soon(follow)
                 await self._stopping.wait()
                 listening.cancel_scope.cancel()
         finally:

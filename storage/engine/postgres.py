@@ -151,7 +151,11 @@ class PostgresChanges:
     def __init__(self, connection: psycopg.Connection[Any], *, sender: str) -> None:
         self._connection = connection
         self._sender = sender
-        self._connection.execute(f"LISTEN {CHANNEL}".encode())
+        try:
+            self._connection.execute(f"LISTEN {CHANNEL}".encode())
+        except psycopg.Error:
+            self._connection.close()
+            raise
 
     def fileno(self) -> int | None:
         """Its socket."""

@@ -285,14 +285,14 @@ class SqliteSession:
     def _commit(self) -> sqlite3.Error | None:
         if self._channels and self._counters is not None:
             try:
-                self._announced.others |= self._counters.add(self._driver, self._channels)
+                self._counters.add(self._driver, self._channels, self._announced.others)
             except sqlite3.Error as error:
                 return error
         failure = self._try_to_commit()
         if failure is None and self._channels:
             self._announced.note(self._channels)
             if self._counters is not None:
-                self._counters.tell()
+                self._counters.touch_file()
         return failure
 
     def _try_to_commit(self) -> sqlite3.Error | None:
@@ -310,7 +310,7 @@ class SqliteSession:
     def _after_failed_commit(self, done: list[Run], error: sqlite3.Error) -> list[Call[Any]]:
         """Busy and full surely did not commit, nor did what is still open. Else the disk knows, and does not tell."""
         if self._counters is not None:
-            self._counters.take_back()
+            self._counters.undo_added()
         surely_not = self._driver.in_transaction or code_of(error) == sqlite3.SQLITE_FULL
         is_unknown = code_of(error) == sqlite3.SQLITE_IOERR or not surely_not
         self._undo()

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from cormorant.rules.errors import IllegalChange, KeyTaken, LeaseLost
-from cormorant.rules.jobs.states import JobState
+from cormorant.rules.jobs.states import WAITING, JobState
 from storage.engine.columns import from_micros, maybe_from_micros, to_micros
 from storage.engine.statements import announce
 from storage.jobs import sql
@@ -222,8 +222,8 @@ def settle(connection: Connection, *, owner: str, endings: Iterable[JobEnd], now
         settled = connection.execute(sql.SETTLE_POSTGRES, words)
     else:
         settled = connection.execute(sql.SETTLE_SQLITE, words | {"rows": json.dumps(rows)})
-    if any(to == JobState.PENDING and run_at <= words["now"] for _, _, to, _, run_at, _ in rows):
-        announce(connection, sql.CHANNEL, own=False)  # released: another process may claim it at once
+    if any(to in WAITING for _, _, to, *_ in rows):
+        announce(connection, sql.CHANNEL, own=False)  # another process may be the first with room when it is due
     return [_settled(row) for row in settled]
 
 

@@ -63,9 +63,12 @@ def blocked(connection: Connection, *, now: datetime, limit: int) -> list[Artist
     return [ARTIST.codec.from_row(row) for row in connection.execute(_BLOCKED, words)]
 
 
-def next_due(connection: Connection) -> datetime | None:
-    """When the next artist is due that no process has claimed, blocked or not; None: none is watched."""
-    due: int | None = connection.execute(_NEXT_DUE).scalar()
+def next_due(connection: Connection, *, worker: str) -> datetime | None:
+    """When the next artist is due for a worker that works on none, blocked or not; None: none is watched.
+
+    Those that the worker itself has claimed count: a tick that could not release them in time has left them.
+    """
+    due: int | None = connection.execute(_NEXT_DUE, {"worker": worker}).scalar()
     return None if due is None else from_micros(due)
 
 
@@ -199,7 +202,10 @@ _BLOCKED = text(f"""
         AND retry_block_until > :now AND retry_block_until <= :ahead
     ORDER BY next_attempt_at, id LIMIT :limit
 """)
-_NEXT_DUE = text("SELECT min(next_attempt_at) FROM watchlist_artists WHERE NOT is_paused AND claimed_by IS NULL")
+_NEXT_DUE = text("""
+    SELECT min(next_attempt_at) FROM watchlist_artists
+    WHERE NOT is_paused AND (claimed_by IS NULL OR claimed_by = :worker)
+""")
 _SUCCEED = text("""
     UPDATE watchlist_artists SET claimed_by = NULL, watermark = :looked_at, last_checked = :looked_at,
         next_attempt_at = :next, failures = 0, retry_block_until = NULL, last_error = NULL

@@ -100,13 +100,20 @@ def change(  # noqa: PLR0913 - what may change, all with a default
     return changed
 
 
-def next_due(connection: Connection, *, known: Sequence[str]) -> datetime | None:
-    """When the next handover is due that no process has claimed; None: none is followed.
+def next_due(connection: Connection, *, worker: str, known: Sequence[str], now: datetime) -> datetime | None:
+    """When the next handover is due for a worker that works on none; None: none is followed.
 
-    One of a target that the caller does not know is due for the caller when nobody has touched it for long.
+    Those that the worker itself has claimed count: a tick that failed half-way has left them. One of a target that the worker
+    does not know is due when no process has touched it for long. One that a clock that ran ahead has dated is due now.
     """
     statement = _NEXT_DUE_OF_POSTGRES if connection.dialect.name == "postgresql" else _NEXT_DUE
-    words = {"known": json.dumps([*known]), "gone": int(GONE_S * 1_000_000)}
+    words = {
+        "worker": worker,
+        "known": json.dumps([*known]),
+        "gone": int(GONE_S * 1_000_000),
+        "now": to_micros(now),
+        "ahead": to_micros(now + AHEAD),
+    }
     due: int | None = connection.execute(text(statement), words).scalar()
     return None if due is None else from_micros(due)
 
@@ -114,7 +121,7 @@ def next_due(connection: Connection, *, known: Sequence[str]) -> datetime | None
 def claim_due(
     connection: Connection, *, worker: str, known: Sequence[str], now: datetime, limit: int
 ) -> list[Handover]:
-    """Claim handovers whose target is to be asked what became of them.
+    """Claim handovers whose target is to be asked what became of them, the longest due first.
 
     Those of targets that the caller does not know are left to a process that does, unless nobody has touched them for long.
     The caller works on no handover, so what the worker has claimed before is released.
@@ -132,7 +139,7 @@ def claim_due(
         now=to_micros(now),
         ahead=to_micros(now + AHEAD),
     )
-    return sorted(found, key=lambda each: each.id)
+    return sorted(found, key=lambda each: (each.next_at or now, each.id))
 
 
 def _row(handover: Handover) -> dict[str, Any]:
@@ -216,8 +223,12 @@ _DUE = """
 _IS_DUE = _DUE.format(known="SELECT value FROM json_each(:known)")
 _IS_DUE_OF_POSTGRES = _DUE.format(known="SELECT json_array_elements_text(CAST(:known AS json))")
 _NEXT = """
-    SELECT min(CASE WHEN target IN ({known}) OR next_at > changed_at + :gone THEN next_at ELSE changed_at + :gone END) FROM downloads
-    WHERE state = 'handed over' AND claimed_by IS NULL
+    SELECT min(CASE
+        WHEN next_at > :ahead THEN :now
+        WHEN target IN ({known}) OR next_at > changed_at + :gone THEN next_at
+        ELSE changed_at + :gone
+    END) FROM downloads
+    WHERE state = 'handed over' AND (claimed_by IS NULL OR claimed_by = :worker)
 """
 _NEXT_DUE = _NEXT.format(known="SELECT value FROM json_each(:known)")
 _NEXT_DUE_OF_POSTGRES = _NEXT.format(known="SELECT json_array_elements_text(CAST(:known AS json))")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import trio
 from attrs import define, field
 from trio.testing import MockClock
+from typing_extensions import override
 
 from actors.actor import Address, Recheck
 from actors.periodic import AWAY_S, Periodic
 from cormorant.rules.errors import CommitUnknown, StorageUnavailable
 from cormorant.rules.events import Event, TickCutOff
 from cormorant.testing import START, SimulatedClock
+from storage.database import Database
 from tests.environments import environment_of
 
 
@@ -52,9 +55,15 @@ class Place:
 
 
 @asynccontextmanager
-async def running(ticks: Callable[..., Ticks] = Ticks, **how: object) -> AsyncIterator[Place]:
+async def running(
+    ticks: Callable[..., Ticks] = Ticks,
+    *,
+    clock: SimulatedClock | None = None,
+    database: Database | None = None,
+    **how: object,
+) -> AsyncIterator[Place]:
     events: list[Event] = []
-    made = ticks(environment_of(clock=SimulatedClock(), emit=events.append), **how)
+    made = ticks(environment_of(clock=clock or SimulatedClock(), database=database, emit=events.append), **how)
     address = Address[Recheck]("ticks")
     served = address.served_by(lambda: made)
     async with trio.open_nursery() as nursery:
@@ -85,6 +94,59 @@ async def test_without_anything_due_it_sleeps_until_a_message_comes(clock: MockC
         await trio.sleep(20)
 
     assert place.ticks.began == [0.0, 86_400.0]
+
+
+@define
+class Listened:
+    """A database whose announcements never come."""
+
+    may_miss_changes: bool
+
+    async def listen(
+        self,
+        channel: str,
+        heard: Callable[[], None],
+        *,
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    ("may_miss_changes", "channels", "began"),
+    [(True, ("jobs",), [0.0, 60.0, 120.0]), (False, ("jobs",), [0.0]), (True, (), [0.0])],
+    ids=["a pooler may drop notices", "no notice is lost", "it listens to nothing"],
+)
+async def test_it_polls_where_a_notice_may_get_lost(
+    clock: MockClock, *, may_miss_changes: bool, channels: tuple[str, ...], began: list[float]
+) -> None:
+    class Listening(Ticks):
+        @property
+        @override
+        def channels(self) -> Sequence[str]:
+            return channels
+
+    database: Any = Listened(may_miss_changes)
+    async with running(Listening, database=database, due_s=None, takes_s=0.0) as place:
+        await trio.sleep(150)
+        place.ticks.nursery.cancel_scope.cancel()
+
+    assert place.ticks.began == began
+
+
+async def test_the_interval_is_over_when_the_wall_clock_says_so(clock: MockClock) -> None:
+    wall = SimulatedClock()
+    async with running(clock=wall, takes_s=0.0, interval_s=60.0, due_s=None) as place:
+        await trio.sleep(10)
+        wall.jump(3_600)  # the machine has slept
+        place.recheck()
+        await trio.sleep(1)
+        wall.jump(-3_600)
+        place.recheck()
+        await trio.sleep(100)
+
+    assert place.ticks.began == [0.0, 10.0, 70.0]
 
 
 async def test_messages_during_a_tick_start_one_more_when_it_has_ended(clock: MockClock) -> None:

@@ -78,11 +78,11 @@ class Ledger:
             announced: dict[str, bool] = connection.info.pop(ANNOUNCED, {})
             if self.url.startswith("sqlite"):
                 driver: Any = connection.connection.dbapi_connection
-                counters.add(driver, announced)
+                counters.add(driver, announced, set())
             else:
                 for channel in announced:
                     connection.exec_driver_sql(f"NOTIFY {CHANNEL}, 'ledger {channel}'")
-        counters.tell()
+        counters.touch_file()
         return result
 
     def enqueue(self, payloads: Sequence[dict[str, Any]], **words: Any) -> list[int]:

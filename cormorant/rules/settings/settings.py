@@ -146,7 +146,7 @@ class JobSettings:
     grace_s: float = duration(5.0, "Time that handlers get to finish when the service stops.", low_s=0.0, high_s=600.0)
     poll_s: float = duration(
         60.0,
-        "Longest time between two looks for due jobs on PostgreSQL, should a notification be missed.",
+        "Longest time between two looks for due work on PostgreSQL, should a notification be missed.",
         low_s=0.1,
         high_s=300.0,
     )

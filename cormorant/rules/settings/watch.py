@@ -74,7 +74,11 @@ class WatchlistSettings:
     choose: str = text("", "Name of the profile that says what fits. Empty: default.")
     hand_to: tuple[str, ...] = words("Names of the targets, the first that can take a find gets it.")
     interval_s: float = duration(
-        60.0, "How often a tick begins.", low_s=0.1, high_s=86_400.0, aliases=(Alias("WATCHLIST_INTERVAL", "s"),)
+        60.0,
+        "Shortest time between two ticks.",
+        low_s=0.1,
+        high_s=86_400.0,
+        aliases=(Alias("WATCHLIST_INTERVAL", "s"),),
     )
     max_concurrency: int = number(
         4, "Artists that are looked at together.", low=1, high=10, aliases=(Alias("WATCHLIST_MAX_CONCURRENCY"),)

@@ -80,7 +80,7 @@ async def test_a_limit_in_the_middle_of_a_list_costs_none_of_its_pages(clock: Mo
             place.clock.jump(86_400)
             await trio.sleep(60)
 
-            assert [time for time, _ in place.catalogue.asked] == [60.0] * 2 + [120.0] * 4
+            assert [time for time, _ in place.catalogue.asked] == [60.0] * 2 + [65.0] * 4
             assert len(await titles(service)) == 5
         assert statuses(place) == ["waiting", "ok"]
 

@@ -8,10 +8,11 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psycopg
@@ -21,8 +22,10 @@ from sqlalchemy import Connection, make_url
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from cormorant.rules.errors import CommitUnknown
+from cormorant.rules.events import Event
 from storage.database import Database, Mode
 from storage.engine import change_listener, file_watch, sqlite
+from storage.engine.calls import DatabaseAway
 from storage.engine.change_listener import ChangeListener
 from storage.engine.channel_counters import ChannelCounters
 from storage.engine.sqlite import SqliteChanges
@@ -31,6 +34,7 @@ from storage.engine.statements import announce
 from tests.bounds import WAIT_S
 from tests.storage.proxy import Cut, proxied
 from tests.storage.support import Blocker, gateway, serving
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow("real files, servers and threads")
 
@@ -438,28 +442,98 @@ def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return looks
 
 
-async def test_nothing_looks_at_an_idle_file_or_at_one_that_nobody_listens_to(
+async def test_an_idle_file_is_looked_at_once_a_minute_and_one_that_nothing_listens_to_never(
     file: Path, monkeypatch: pytest.MonkeyPatch, still_clock: MockClock
 ) -> None:
     looks, heard = counted_looks(monkeypatch), Heard()
 
-    async def pass_a_day() -> int:
+    async def pass_an_hour() -> int:
         looks.clear()
-        for _ in range(24):
-            still_clock.jump(3_600)
-            await wait_all_tasks_blocked()
+        for _ in range(60):
+            for part_s in (change_listener.LOOK_ANYWAY_S - 1.0, 1.0):
+                still_clock.jump(part_s)
+                await wait_all_tasks_blocked()
         return len(looks)
 
     async with serving(gateway(f"sqlite:///{file}")) as database:
         await database.run(announcing("jobs"))
-        unheard = await pass_a_day()
+        unheard = await pass_an_hour()
         async with listening(database, heard, "jobs"):
-            idle = await pass_a_day()
+            idle = await pass_an_hour()
             for _ in range(20):
                 await database.run(announcing())
-            unannounced = await pass_a_day()
+            unannounced = await pass_an_hour()
 
-    assert (unheard, idle, unannounced) == (0, 0, 0)
+    assert unheard == 0
+    assert max(idle, unannounced) <= 60
+
+
+async def test_what_a_process_announced_that_was_killed_before_it_told_is_heard_within_a_minute(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChannelCounters, "touch_file", lambda _: None)
+    monkeypatch.setattr(change_listener, "LOOK_ANYWAY_S", 0.2)
+    heard, url = Heard(), f"sqlite:///{file}"
+    async with (
+        serving(gateway(url)) as other,
+        serving(gateway(url), with_notes=False) as database,
+        listening(database, heard, "jobs"),
+    ):
+        await other.run(announcing("jobs"))
+        await heard.until("jobs", 1)
+
+
+class RefusedConnection:
+    """A connection that is refused some times before it opens. Nothing is announced on it."""
+
+    pause_s = 1.0
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+
+    def open(self) -> RefusedConnection:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise DatabaseAway("LISTEN was refused")
+        return self
+
+    def fileno(self) -> None:
+        return None
+
+    def look(self) -> set[str]:
+        return set()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("refusals", "told"), [(1, []), (3, ["ListenerLost", "ListenerRestored"])])
+async def test_a_connection_that_cannot_be_opened_twice_is_reported_once_and_its_return_too(
+    refusals: int, told: list[str]
+) -> None:
+    listener, events, connection = ChangeListener(), list[Event](), RefusedConnection(refusals)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(listener.follow, connection.open, chance=Random(1), emit=events.append))
+        await nursery.start(partial(listener.listen, "jobs", lambda: None, own=True))
+        await until(lambda: connection.refusals == -1 and len(events) >= len(told))
+        nursery.cancel_scope.cancel()
+
+    assert [type(event).__name__ for event in events] == told
+
+
+async def test_what_others_announced_is_kept_when_counting_a_later_channel_fails(file: Path) -> None:
+    others = set[str]()
+    with closing(sqlite3.connect(file, isolation_level=None)) as driver:
+        driver.execute("CREATE TABLE flags (name TEXT PRIMARY KEY, value TEXT, changed_at INTEGER)")
+        ChannelCounters(file).add(driver, ["jobs"], set())
+        driver.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON flags WHEN NEW.name LIKE '%feeds' "
+            "BEGIN SELECT RAISE(FAIL, 'disk is full'); END"
+        )
+        with pytest.raises(sqlite3.Error, match="disk is full"):
+            ChannelCounters(file).add(driver, ["jobs", "feeds"], others)
+
+    assert others == {"jobs"}
 
 
 async def test_many_announcements_are_looked_at_at_most_ten_times_a_second(

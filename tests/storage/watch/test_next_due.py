@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from attrs import evolve
@@ -28,10 +28,14 @@ def hand_over(connection: Connection, key: str, target: str, *, next_s: float, c
     handovers.change(connection, begun, HandoverState.HANDED_OVER, next_at=at(next_s), now=at(changed_s))
 
 
+def next_handover(connection: Connection, known: list[str], *, worker: str = "other") -> datetime | None:
+    return handovers.next_due(connection, worker=worker, known=known, now=NOW)
+
+
 def test_nothing_is_due_where_nothing_is_watched(connection: Connection) -> None:
     assert watches.next_due(connection, PRICE) is None
-    assert artists.next_due(connection) is None
-    assert handovers.next_due(connection, known=["t"]) is None
+    assert artists.next_due(connection, worker="other") is None
+    assert next_handover(connection, ["t"]) is None
 
 
 def test_the_soonest_price_counts_and_a_paused_one_does_not(connection: Connection) -> None:
@@ -47,7 +51,7 @@ def test_the_soonest_artist_counts_also_while_it_is_blocked(connection: Connecti
     add_artist(connection, next_attempt_at=at(20), retry_block_until=at(60))
     add_artist(connection, "a2", next_attempt_at=at(30))
 
-    assert artists.next_due(connection) == at(20)
+    assert artists.next_due(connection, worker="other") == at(20)
 
 
 def test_a_claimed_artist_is_due_for_nobody(connection: Connection) -> None:
@@ -55,7 +59,7 @@ def test_a_claimed_artist_is_due_for_nobody(connection: Connection) -> None:
     add_artist(connection, "a2", next_attempt_at=at(50))
     assert len(artists.claim(connection, worker="me", now=NOW, limit=1)) == 1
 
-    assert artists.next_due(connection) == at(50)
+    assert artists.next_due(connection, worker="other") == at(50)
 
 
 def test_a_handover_of_a_target_that_is_not_known_is_due_when_nobody_has_touched_it_for_long(
@@ -64,16 +68,16 @@ def test_a_handover_of_a_target_that_is_not_known_is_due_when_nobody_has_touched
     hand_over(connection, "mine", "t", next_s=40, changed_s=20)
     hand_over(connection, "theirs", "other", next_s=5, changed_s=10)
 
-    assert handovers.next_due(connection, known=["t"]) == at(40)
-    assert handovers.next_due(connection, known=["t", "other"]) == at(5)
-    assert handovers.next_due(connection, known=[]) == at(10) + timedelta(seconds=GONE_S)
+    assert next_handover(connection, ["t"]) == at(40)
+    assert next_handover(connection, ["t", "other"]) == at(5)
+    assert next_handover(connection, []) == at(10) + timedelta(seconds=GONE_S)
 
 
 def test_a_handover_that_is_claimed_or_done_is_not_due(connection: Connection) -> None:
     hand_over(connection, "claimed", "t", next_s=-1)
     hand_over(connection, "later", "t", next_s=70)
     [claimed] = handovers.claim_due(connection, worker="me", known=["t"], now=NOW, limit=1)
-    assert handovers.next_due(connection, known=["t"]) == at(70)
+    assert next_handover(connection, ["t"]) == at(70)
 
     handovers.change(connection, claimed, HandoverState.DONE, now=NOW)
-    assert handovers.next_due(connection, known=["t"]) == at(70)
+    assert next_handover(connection, ["t"]) == at(70)
