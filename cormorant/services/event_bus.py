@@ -77,10 +77,6 @@ class EventBus:
         for stream in tuple(self._streams):
             stream.end()
 
-    def readers(self) -> int:
-        """How many streams are open."""
-        return len(self._streams)
-
     def leave(self, stream: EventStream) -> None:
         """A stream is read no more."""
         if stream in self._streams:

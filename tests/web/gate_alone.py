@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import trio
 
@@ -43,8 +44,16 @@ def app(name: str = "sonarr", **chosen: Any) -> AppShare:
     return AppShare(name=name, settings=ClientSettings(**chosen))
 
 
-async def ask(gate: GateService, client: AppShare, where: str, words: str = "", cat: str = "") -> TorznabPage:
-    """Ask as an app does; without words for what is new."""
-    query = read_query([("t", "search"), ("cat", cat), ("q", words)])
+async def ask(gate: GateService, client: AppShare, where: str, words: str) -> TorznabPage:
+    """Search as an app does."""
+    query = read_query([("t", "search"), ("q", words)])
     assert query.request is not None
     return await gate.find(client, query, query.request, where=where, base="http://gate")
+
+
+async def new_titles(gate: GateService, client: AppShare, where: str, cat: str = "") -> list[str]:
+    """Ask for what is new as an app does, and read the titles in the document."""
+    query = read_query([("t", "search"), ("cat", cat)])
+    assert query.request is not None
+    document = await gate.document(client, query, query.request, where=where, base="http://gate")
+    return [item.findtext("title", "") for item in ET.fromstring(document).iter("item")]  # noqa: S314 - our own document

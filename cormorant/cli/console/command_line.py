@@ -249,13 +249,6 @@ class Duration(Parsed[float]):
         super().__init__("duration", parse_duration)
 
 
-class NameList(Parsed[tuple[str, ...]]):
-    """Names with commas between them."""
-
-    def __init__(self) -> None:
-        super().__init__("names", lambda text: tuple(dict.fromkeys(filter(None, map(str.strip, text.split(","))))))
-
-
 class RowId(Parsed[int]):
     """The number of a job, a want or a download."""
 

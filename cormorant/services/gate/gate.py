@@ -120,7 +120,7 @@ class GateService:
     async def document(
         self, client: AppShare, query: GateQuery, request: SearchRequest, *, where: str, base: str
     ) -> bytes:
-        """The page that `find` finds, as it is sent."""
+        """The page that answers a request, as it is sent. What is new comes from what is kept."""
         if not request.is_rss:
             return feed_document(await self.find(client, query, request, where=where, base=base))
         return await self.news.document(await self._wanted(client, query, request, where=where, base=base))
@@ -129,8 +129,6 @@ class GateService:
         self, client: AppShare, query: GateQuery, request: SearchRequest, *, where: str, base: str
     ) -> TorznabPage:
         """A page of what was found, or `NothingAnswered`. Of several sources those that answered are enough."""
-        if request.is_rss:
-            return await self.news.page(await self._wanted(client, query, request, where=where, base=base))
         names = await self.names(where)
         is_one = len(names) == 1
         wanted = request if is_one else attrs.evolve(request, offset=0)

@@ -181,11 +181,6 @@ class LatestReleases:
                 self.pages.put(asked, version, document)
         return document
 
-    async def page(self, wanted: LatestQuery) -> TorznabPage:
-        """The same as data."""
-        page, _ = await self._page(wanted)
-        return page
-
     async def _page(self, wanted: LatestQuery) -> tuple[TorznabPage, bool]:
         """The page, and whether anything is kept; if not, it says what depends on more than the last poll."""
         records = {record.id: record for record in wanted.records}

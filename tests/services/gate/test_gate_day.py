@@ -171,8 +171,10 @@ async def ask(day: Day, gate: GateService, client: AppShare, site: str, words: s
     assert query.request is not None
     began_at, lane = trio.current_time(), "query"
     try:
-        page = await gate.find(client, query, query.request, where=site, base="http://gate")
-        if words:
+        if not words:
+            await gate.document(client, query, query.request, where=site, base="http://gate")
+        else:
+            page = await gate.find(client, query, query.request, where=site, base="http://gate")
             lane = "grab"
             began_at = trio.current_time()
             await gate.fetch(site, page.items[0].link.rpartition("/")[2])

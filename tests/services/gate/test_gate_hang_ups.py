@@ -19,7 +19,7 @@ from storage import access
 from storage.access import ClientRecord, digest_of
 from storage.search.sources import SourceRecord
 from tests.services.gate.test_gate_day import requests
-from tests.web.gate_alone import app, ask, gate_alone
+from tests.web.gate_alone import app, ask, gate_alone, new_titles
 
 pytestmark = pytest.mark.slow("makes the tables of a database and a tree of searches")
 
@@ -90,7 +90,7 @@ def test_whenever_an_app_joins_a_poll_its_own_categories_are_asked_for() -> None
         async with gate_alone(simulation, {"red": red}) as (gate, gateway):
             for point in range(POINTS):
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(ask, gate, app(), "red", "", f"{5000 + point}")
+                    nursery.start_soon(new_titles, gate, app(), "red", f"{5000 + point}")
                     if point % 2:  # the first is held at its reservation, or runs already
                         await trio.sleep(WINDOW_S / 2)
                         gateway.go_away()
@@ -98,7 +98,7 @@ def test_whenever_an_app_joins_a_poll_its_own_categories_are_asked_for() -> None
                         gateway.come_back()
                     for _ in range(point):
                         await trio.lowlevel.checkpoint()
-                    nursery.start_soon(ask, gate, app("radarr", share=0.5), "red", "", f"{2000 + point}")
+                    nursery.start_soon(new_titles, gate, app("radarr", share=0.5), "red", f"{2000 + point}")
                 asked = {category for request in red.requests for category in request.categories}
                 assert {5000 + point, 2000 + point} <= asked
                 assert len((await gate.news._look(gate._record("red"))).fetched) == 2 * (point + 1)  # noqa: SLF001 - what was noted is the question
@@ -119,15 +119,15 @@ def test_a_poll_goes_on_for_those_who_joined_it_when_the_first_app_hangs_up() ->
             async with trio.open_nursery() as nursery:
                 with trio.move_on_after(0.5):
                     nursery.start_soon(found_by, gate, app("radarr"))
-                    await ask(gate, app(), "red")
-            after = await ask(gate, app(), "red")
+                    await new_titles(gate, app(), "red")
+            after = await new_titles(gate, app(), "red")
 
         assert shown == [["x"]]
-        assert [item.result.title for item in after.items] == ["x"]
+        assert after == ["x"]
         assert len(red.requests) == 1
 
     async def found_by(gate: GateService, client: AppShare) -> None:
-        shown.append([item.result.title for item in (await ask(gate, client, "red")).items])
+        shown.append(await new_titles(gate, client, "red"))
 
     shown: list[list[str]] = []
     simulation = simulated(1)
@@ -138,18 +138,18 @@ def test_an_answer_that_no_app_waited_for_is_shown_to_the_next_and_is_fresh_no_l
     async def live() -> None:
         red = ScriptedSource(["old"], ["new"])
         async with gate_alone(simulation, {"red": red}) as (gate, _):
-            before = await ask(gate, app(), "red", cat="5000")
+            before = await new_titles(gate, app(), "red", cat="5000")
             await trio.sleep(60)
             # As by another process, or for an app that hung up before its answer was merged.
             poll = Terms(priority=Priority.RSS, max_wait_s=9, timeout_s=9, consumer="radarr", poll="known")
             await gate.searches.outcomes(SearchRequest(categories=[5000], limit=100), poll, sources=["red"])
             await trio.sleep(30)
-            shown = [await ask(gate, app(), "red", cat="5000") for _ in range(2)]
+            shown = [await new_titles(gate, app(), "red", cat="5000") for _ in range(2)]
             asked_at = list(red.asked_at)
             await trio.sleep(31)
-            await ask(gate, app(), "red", cat="5000")
+            await new_titles(gate, app(), "red", cat="5000")
 
-        titles = [sorted(item.result.title for item in page.items) for page in (before, *shown)]
+        titles = [sorted(page) for page in (before, *shown)]
         assert titles == [["old"], ["new", "old"], ["new", "old"]]
         assert len(asked_at) == 2
         assert len(red.asked_at) == 3, "a minute after the second, and not after it was shown"
