@@ -291,8 +291,10 @@ class FeedText(WatchText):
         yield "handed to", ", ".join(each.hand_to) or "nobody: what is new is only shown"
         if each.folder:
             yield "folder", " / ".join(each.folder)
-        for name in attrs.fields_dict(SubscriptionOut).keys() & attrs.fields_dict(FeedSettings).keys() - _SHOWN:
-            yield name.replace("_", " "), str(getattr(each, name))
+        view = attrs.asdict(each, recurse=False)
+        for name in attrs.fields_dict(FeedSettings):
+            if name not in _SHOWN and view.get(name) not in _EMPTY:
+                yield name.replace("_", " "), str(view[name])
         yield "set", "in the settings file" if each.origin == CONFIGURED else each.origin
         yield "how it went", self._feed_state(each)
 
@@ -321,6 +323,8 @@ _SHOWN = frozenset(
     {"url", "every_s", "cron", "zone", "adaptive", "auto_import", "first_check", "accept", "reject", "hand_to"}
 )
 """The options of a feed that have a line of their own."""
+_EMPTY: Sequence[object] = (None, "", [])
+"""Values of an option that is not set."""
 
 
 def timing(each: SubscriptionOut) -> str:

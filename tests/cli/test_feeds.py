@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
+from cormorant.cli import feeds
+from cormorant.services.watch.views import SubscriptionShownOut, subscription_out
 from storage.jobs import workers
 from tests.cli.source_place import Indexer, SourcePlace
+from tests.watch_kinds import new_feed
 
 pytestmark = pytest.mark.slow("opens databases")
 
@@ -163,3 +166,23 @@ def test_the_schedule_tells_what_runs_when_each_in_its_turn(place: SourcePlace) 
     assert (at["b"] - at["a"]).total_seconds() == 1.0
     assert (told.code, "there is more: raise --limit" in told.out) == (0, True)
     assert [run["name"] for run in following["runs"]] == ["a", "b"]
+
+
+def test_options_without_a_line_of_their_own_are_shown_in_the_order_of_the_settings_if_they_are_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feeds, "_SHOWN", frozenset({"url", "first_check"}))
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    shown = SubscriptionShownOut(subscription=subscription_out(new_feed("one", now, accept=("flac",))), checks=[])
+
+    lines = list(feeds.FeedText(now=now, zone=UTC).shown(shown))
+
+    others = lines[lines.index("  handed to      nobody: what is new is only shown") + 1 : -3]
+    assert others == [
+        "  every s        60.0",
+        "  zone           UTC",
+        "  adaptive       False",
+        "  auto import    True",
+        "  accept         ['flac']",
+        "  set            by command",
+    ]
