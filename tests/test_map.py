@@ -55,7 +55,6 @@ ALLOWED = {
 
 # Small modules that stay, each with its reason.
 SMALL = {
-    "actors.watch.host_queues": "the queues of the feed ticker will move here",
     "cormorant.services.notifications": "a job handler, like the others of its folder",
 }
 
