@@ -202,37 +202,24 @@ class HandoverTracker(DueTicker[Recheck]):
 
     async def _done(self, handover: Handover, reason: str) -> None:
         done: Want = await self.environment.database.run(set_done, handover, reason, now=self.environment.now())
-        self._emit_ended(handover, HandoverState.DONE, reason)
-        self._emit_want(done)
+        self._emit_end(handover, HandoverState.DONE, reason, done)
 
     async def _failed(self, handover: Handover, reason: str) -> None:
         decided: Want = await self.environment.database.run(
             choice.fail_and_choose, self.chooser, handover, reason, now=self.environment.now()
         )
         self.producer.set()
-        self._emit_ended(handover, HandoverState.FAILED, reason)
-        self._emit_want(decided)
+        self._emit_end(handover, HandoverState.FAILED, reason, decided)
 
     async def _leave(self, handover: Handover) -> None:
         decided: Want = await self.environment.database.run(
             choice.leave_target, self.chooser, handover, now=self.environment.now()
         )
-        self._emit_ended(handover, HandoverState.FAILED, target_removed_reason(handover.target))
-        self._emit_want(decided)
+        self._emit_end(handover, HandoverState.FAILED, target_removed_reason(handover.target), decided)
 
-    def _emit_want(self, want: Want) -> None:
-        self.environment.emit(WantChanged(want=want.id, title=want.words, state=want.state.value, reason=want.reason))
-
-    def _emit_ended(self, handover: Handover, state: HandoverState, reason: str) -> None:
-        self.environment.emit(
-            HandoverEnded(
-                want=handover.want_id,
-                title=handover.title,
-                target=handover.target,
-                state=state.value,
-                reason=reason,
-            )
-        )
+    def _emit_end(self, handover: Handover, state: HandoverState, reason: str, want: Want) -> None:
+        self.environment.emit(HandoverEnded.of(handover, state, reason))
+        self.environment.emit(WantChanged.of(want))
 
     async def _enqueue_orphans(self) -> None:
         """A want whose job was cancelled, failed or pruned would wait for ever."""

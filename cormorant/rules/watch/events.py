@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Self
 
 from cormorant.rules.events import Event, event
+from cormorant.rules.watch.handovers import Handover, HandoverState
+from cormorant.rules.watch.wants import Want
 
 
 @event("watchlist.started")
@@ -109,6 +112,12 @@ class WantChanged(Event):
     state: str
     reason: str
 
+    @classmethod
+    def of(cls, want: Want, *, reason: str | None = None) -> Self:
+        """The event for a want as it is now; `reason` replaces its own."""
+        why = want.reason if reason is None else reason
+        return cls(want=want.id, title=want.words, state=want.state.value, reason=why)
+
 
 @event("handover.sent")
 class HandoverSent(Event):
@@ -139,3 +148,10 @@ class HandoverEnded(Event):
     target: str
     state: str
     reason: str
+
+    @classmethod
+    def of(cls, handover: Handover, state: HandoverState, reason: str) -> Self:
+        """The event for the end of a handover."""
+        return cls(
+            want=handover.want_id, title=handover.title, target=handover.target, state=state.value, reason=reason
+        )

@@ -264,9 +264,7 @@ class HandoverJob:
         self.environment.emit(
             HandoverSent(want=want.id, title=handover.title, target=handover.target, times=max(1, handover.sent))
         )
-        self.environment.emit(
-            WantChanged(want=want.id, title=want.words, state=changed.state.value, reason=changed.reason)
-        )
+        self.environment.emit(WantChanged.of(changed))
 
     async def _failed(self, context: JobContext, handover: Handover, why: str) -> None:
         decided = await context.transaction(
@@ -278,9 +276,7 @@ class HandoverJob:
         decided = await context.transaction(
             choice.reject_chosen, self.chooser, want.id, ref, why, now=self.environment.now()
         )
-        self.environment.emit(
-            WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=decided.reason)
-        )
+        self.environment.emit(WantChanged.of(decided))
 
     def _tell_doubt(self, want: Want, handover: Handover, step: NextStep) -> None:
         self.environment.emit(
@@ -288,14 +284,8 @@ class HandoverJob:
         )
 
     def _tell_failed(self, handover: Handover, why: str, decided: Want) -> None:
-        self.environment.emit(
-            HandoverEnded(
-                want=handover.want_id, title=handover.title, target=handover.target, state="failed", reason=why
-            )
-        )
-        self.environment.emit(
-            WantChanged(want=decided.id, title=decided.words, state=decided.state.value, reason=decided.reason)
-        )
+        self.environment.emit(HandoverEnded.of(handover, HandoverState.FAILED, why))
+        self.environment.emit(WantChanged.of(decided))
 
 
 def key_of(want: Want, candidate: Candidate, *, times: int) -> str:

@@ -171,7 +171,7 @@ class WantSearch:
         if decided is None:
             return
         why_this = why_chosen(decided, judged) if decided.state is WantState.CHOSEN else decided.reason
-        self.environment.emit(WantChanged(want=want.id, title=want.words, state=decided.state.value, reason=why_this))
+        self.environment.emit(WantChanged.of(decided, reason=why_this))
         if decided.state is WantState.CHOSEN:
             return
         self.environment.emit(WatchlistSearch(want=want.id, title=want.words, why=decided.reason))
