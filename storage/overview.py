@@ -10,7 +10,6 @@ from attrs import frozen
 from sqlalchemy import Connection, text
 
 from cormorant.rules.ports import Clock
-from cormorant.rules.search.limits import Lane
 from cormorant.rules.watch.handovers import Handover
 from storage import access, pauses
 from storage.access import ClientSpend
@@ -18,7 +17,8 @@ from storage.jobs import reports
 from storage.jobs.reports import KindCount
 from storage.search import history, source_views
 from storage.search.history import HistoryEntry
-from storage.search.source_views import SourceView
+from storage.search.source_states import KnownState
+from storage.search.source_views import SourceView, WindowSpend
 from storage.search.sources import SourceRecord
 from storage.watch import feeds, handovers
 
@@ -53,22 +53,12 @@ class SchedulerRows:
 
 
 @frozen(kw_only=True)
-class QuotaWindow:
-    """A window of a source: requests with a number above `after` are counted since `since`."""
-
-    source_id: int
-    lane: Lane
-    since: datetime
-    after: int
-
-
-@frozen(kw_only=True)
 class GaugeRows:
-    """The counts behind the gauges. `spent` is in the order of the windows that were asked for."""
+    """The counts behind the gauges. `spent` has the limits of each source."""
 
     waiting_jobs: int
     running_feeds: int
-    spent: Sequence[int]
+    spent: Sequence[tuple[SourceRecord, WindowSpend]]
 
 
 def read_overview(
@@ -108,15 +98,18 @@ def read_scheduler(connection: Connection, *, counted: tuple[int, int] | None, c
     )
 
 
-def read_gauges(connection: Connection, windows: Sequence[QuotaWindow]) -> GaugeRows:
+def read_gauges(
+    connection: Connection, sources: Sequence[tuple[SourceRecord, KnownState]], *, now: datetime
+) -> GaugeRows:
     """The counts of waiting jobs, running feeds and spent requests."""
     _, running = feeds.count(connection)
     return GaugeRows(
         waiting_jobs=sum(reports.waiting_kinds(connection).values()),
         running_feeds=running,
         spent=[
-            source_views.spent_since(connection, each.source_id, each.lane, since=each.since, after=each.after)
-            for each in windows
+            (record, each)
+            for record, known in sources
+            for each in source_views.spent_of_limits(connection, record.id, known, now=now, is_capped=True)
         ],
     )
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from attrs import frozen
 from litestar import MediaType, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from cormorant import __version__
 from cormorant.rules.search.breaker import BreakerState
-from cormorant.rules.search.limits import Lane, counts_since, windows_of
-from cormorant.rules.search.priorities import Priority
 from cormorant.web.metrics import TEXT_TYPE, MetricValue
 from cormorant.web.parts import WebParts, all_children, database_patience
 from cormorant.web.problems import AnyRequest, parts_of
-from storage.overview import QuotaWindow, read_gauges
+from storage.overview import read_gauges
+from storage.search.source_views import WindowSpend
 
 __all__ = ["gauge_values", "metrics_route"]
 
@@ -57,16 +55,19 @@ async def gauge_values(parts: WebParts) -> list[MetricValue]:
         ),
     ]
     with database_patience():
-        gauges = _quota_gauges(parts, now)
-        rows = await parts.environment.database.read(read_gauges, [each.window for each in gauges])
+        snapshots = [entry.snapshot for entry in parts.searches.directory.by_name.values()]
+        sources = [(each.record, each.known) for each in snapshots if each.known is not None]
+        rows = await parts.environment.database.read(read_gauges, sources, now=now)
         values.append(MetricValue(metric="queue_depth", value=rows.waiting_jobs, labels=("jobs",)))
         running = len(parts.timetable.due()) + rows.running_feeds
         values.append(MetricValue(metric="scheduled_jobs_total", value=running))
-        values += [
-            MetricValue(metric="cormorant_source_quota_left", value=max(0, each.limit - spent), labels=each.labels)
-            for each, spent in zip(gauges, rows.spent, strict=True)
-        ]
+        values += [_quota_left(record.name, spend) for record, spend in rows.spent]
     return values
+
+
+def _quota_left(name: str, spend: WindowSpend) -> MetricValue:
+    left, labels = max(0, spend.window.whole - spend.count), (name, spend.lane.value, spend.window.name.value)
+    return MetricValue(metric="cormorant_source_quota_left", value=left, labels=labels)
 
 
 def _of_sources(parts: WebParts, now: datetime) -> Iterator[MetricValue]:
@@ -82,33 +83,3 @@ def _of_sources(parts: WebParts, now: datetime) -> Iterator[MetricValue]:
         until = state.cooldown.until
         left_s = 0.0 if until is None else max(0.0, (until - now).total_seconds())
         yield MetricValue(metric="cormorant_source_cooldown_seconds", value=left_s, labels=(name,))
-
-
-@frozen(kw_only=True)
-class _QuotaGauge:
-    """A window that is counted, its limit and its labels."""
-
-    window: QuotaWindow
-    limit: int
-    labels: tuple[str, ...]
-
-
-def _quota_gauges(parts: WebParts, now: datetime) -> list[_QuotaGauge]:
-    return [
-        _QuotaGauge(
-            window=QuotaWindow(
-                source_id=snapshot.record.id,
-                lane=lane,
-                since=counts_since(window, now=now),
-                after=known.state.lane(lane).last_seq - window.whole,
-            ),
-            limit=window.whole,
-            labels=(name, lane.value, window.name.value),
-        )
-        for name, entry in parts.searches.directory.by_name.items()
-        for snapshot in [entry.snapshot]
-        for known in [snapshot.known]
-        if known is not None
-        for lane in Lane
-        for window in windows_of(known.limits, lane, Priority.INTERACTIVE)
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -66,21 +66,27 @@ class SourceView:
 def read_view(connection: Connection, record: SourceRecord, *, now: datetime) -> SourceView:
     """A source as the database has it."""
     known = source_states.read(connection, record.id, configured=record.limits)
-    spent = []
-    for lane in Lane:
-        for window in windows_of(known.limits, lane, Priority.INTERACTIVE):
-            since = counts_since(window, now=now)
-            count = spent_since(connection, record.id, lane, since=since)
-            spent.append(WindowSpend(lane=lane, window=window, count=count, since=since))
     return SourceView(
         now=now,
         record=record,
         known=known,
-        spent=tuple(spent),
+        spent=tuple(spent_of_limits(connection, record.id, known, now=now)),
         queries_this_hour=spent_since(connection, record.id, Lane.QUERY, since=now - _HOUR),
         queries_today=spent_since(connection, record.id, Lane.QUERY, since=now - _DAY),
         caps_at=caps_at(connection, record.id),
     )
+
+
+def spent_of_limits(
+    connection: Connection, source_id: int, known: KnownState, *, now: datetime, is_capped: bool = False
+) -> Iterator[WindowSpend]:
+    """How much of every limit is used up. If `is_capped`, the count ends at the limit, however many were made before."""
+    for lane in Lane:
+        for window in windows_of(known.limits, lane, Priority.INTERACTIVE):
+            since = counts_since(window, now=now)
+            after = known.state.lane(lane).last_seq - window.whole if is_capped else 0
+            count = spent_since(connection, source_id, lane, since=since, after=after)
+            yield WindowSpend(lane=lane, window=window, count=count, since=since)
 
 
 def spent_since(connection: Connection, source_id: int, lane: Lane, *, since: datetime, after: int = 0) -> int:
