@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 from actors import SystemClock
 from actors.jobs.working_set import JobWakeUp
-from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
+from actors.watch.watchlist_store import DatabaseArtistStore
 from actors.watch.watchlist_ticker import WatchlistTicker
 from bench._report import Goal, Options, Row, finish, read_options
 from cormorant.rules.ports import ignore
@@ -145,7 +145,7 @@ async def _ticks(database: Database, rounds: int) -> Ticks:
         await database.run(_watch_all)
         lease = await held_lease(database)
         store = DatabaseArtistStore(environment, producer=JobWakeUp(), lease=lease)
-        ticker = WatchlistTicker(environment, lease=lease, store=store, walks=DatabaseProgressStore(environment))
+        ticker = WatchlistTicker(environment, lease=lease, store=store)
         await ticker.tick()
         for number in range(rounds):
             for samples, news in ((taken.quiet_s, []), (taken.news_s, [f"New {number}"])):

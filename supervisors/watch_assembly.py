@@ -18,7 +18,7 @@ from actors.watch.feed_checker import FeedChecker
 from actors.watch.feed_ticker import CheckNow, FeedTicker
 from actors.watch.handover_tracker import ConfiguredTarget, HandoverTracker
 from actors.watch.watch_jobs import handover_job
-from actors.watch.watchlist_store import DatabaseArtistStore, DatabaseProgressStore
+from actors.watch.watchlist_store import DatabaseArtistStore
 from actors.watch.watchlist_ticker import TickNow, WatchlistTicker
 from cormorant.rules.settings.watch import profile_of
 from cormorant.rules.watch.feed_statistics import CheckStatistics
@@ -156,7 +156,6 @@ class WatchAssembly:
             environment,
             lease=self.lease,
             store=environment.clients.watchlist or own,
-            walks=DatabaseProgressStore(environment),
         )
         return self.timetable.recorded("watchlist_ticker", ticker)
 

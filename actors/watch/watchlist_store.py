@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from actors.environment import Environment
 from actors.jobs.working_set import JobWakeUp, OwnerLease
 from actors.watch.watch_jobs import search_job
-from cormorant.rules.watch.artists import Artist, CatalogueProgress, Charge, RetryCharge
+from cormorant.rules.watch.artists import Artist, Charge, RetryCharge
 from cormorant.rules.watch.releases import Album, AlbumPage, Track
 from cormorant.rules.watch.releases import CatalogueArtist as FoundArtist
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch import artists as watchlist
-from storage.watch.artists import Key, claim_due, keep_progress, record_success
+from storage.watch.artists import claim_due, record_success
 
 
 class ArtistCatalogue(Protocol):
@@ -109,30 +109,3 @@ class DatabaseArtistStore:
             watchlist.fail, artist, charge, next_attempt_at=next_attempt_at, error=error, now=now
         )
         return cost or RetryCharge(failures=artist.failures)  # another process has claimed it
-
-
-class ProgressStore(Protocol):
-    """Where the ticker keeps what it has read of lists that are too long for one tick."""
-
-    async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
-        """What was kept for these artists."""
-        ...
-
-    async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
-        """Keep these, and forget those that have ended."""
-        ...
-
-
-@frozen
-class DatabaseProgressStore:
-    """In the database of the service, whoever keeps the watchlist."""
-
-    environment: Environment
-
-    async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
-        """What was kept for these artists."""
-        return await self.environment.database.read(watchlist.find_progress, artists)
-
-    async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
-        """Keep these, and forget those that have ended."""
-        await self.environment.database.run(keep_progress, dict(walks), sorted(ended))

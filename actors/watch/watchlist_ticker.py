@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import ClassVar, TypeVar
@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from actors.actor import Recheck
 from actors.contained import Failed, contained
 from actors.watch.due_ticker import RELEASE_S, DueTicker
-from actors.watch.watchlist_store import DatabaseArtistStore, ProgressStore, WatchlistStore
+from actors.watch.watchlist_store import DatabaseArtistStore, WatchlistStore
 from cormorant.rules.errors import ActorError
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
@@ -53,7 +53,7 @@ from cormorant.rules.watch.releases import Album, Release, Track, distinct_relea
 from cormorant.rules.watch.wants import Want, WantState
 from storage import pauses
 from storage.tables import ARTISTS, ClaimedTable
-from storage.watch.artists import Key
+from storage.watch.artists import Key, find_progress, keep_progress
 
 T = TypeVar("T")
 
@@ -89,7 +89,6 @@ class WatchlistTicker(DueTicker[TickNow | Recheck]):
     """One tick at a time; none begins while the service stops."""
 
     store: WatchlistStore
-    walks: ProgressStore
     table: ClassVar[ClaimedTable] = ARTISTS
     _deadline: float = field(init=False, default=math.inf)
     _in_hand: dict[Key, Artist] = field(init=False, factory=dict)
@@ -165,7 +164,7 @@ class WatchlistTicker(DueTicker[TickNow | Recheck]):
 
     async def _resume_catalogue(self, artist: Artist) -> None:
         """Go on where an earlier tick had to end."""
-        kept = (await self.walks.find([artist])).get(_key(artist))
+        kept = (await self.environment.database.read(find_progress, [artist])).get(_key(artist))
         if kept is None:
             return
         self._kept.add(_key(artist))
@@ -184,7 +183,7 @@ class WatchlistTicker(DueTicker[TickNow | Recheck]):
             if self._read or self._kept:
                 # First, and in half of the time: who takes an artist next goes on from there.
                 with trio.move_on_after(RELEASE_S / 2):
-                    await self._of_store(partial(self.walks.keep, self._read, ended=self._kept - self._read.keys()))
+                    await self._of_store(partial(self._keep, self._read, self._kept - self._read.keys()))
             if self._in_hand or pending:
                 await self._of_store(partial(self.store.release, pending))
                 # To the end of the line: a few that always take too long must not keep all others from their turn.
@@ -352,9 +351,13 @@ class WatchlistTicker(DueTicker[TickNow | Recheck]):
         """Store what was read before an artist is released: another process may claim it at once."""
         walk = self._read.get(_key(artist))
         if walk is not None:
-            await self.walks.keep({_key(artist): walk}, ended=())
+            await self._keep({_key(artist): walk}, ())
             del self._read[_key(artist)]
             self._kept.discard(_key(artist))
+
+    async def _keep(self, walks: Mapping[Key, CatalogueProgress], ended: Collection[Key]) -> None:
+        """Store these, and forget those that have ended. They are in the database, also if the watchlist is elsewhere."""
+        await self.environment.database.run(keep_progress, dict(walks), sorted(ended))
 
     def _every_s(self, artist: Artist) -> float:
         return artist.every_s or self.environment.settings.watchlist.every_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -156,18 +156,21 @@ async def test_a_list_that_does_not_end_is_left_alone_until_the_next_look(clock:
         assert len(place.catalogue.asked) == PAGES_MAX + 1
 
 
-@define
-class KeptWalks:
-    """Keeps walks in memory; one that is away does not answer."""
+class KeptWalks(Database):
+    """A database that keeps walks in memory, and in which nothing is paused. One that is away keeps nothing."""
 
-    kept: dict[Key, CatalogueProgress] = field(factory=dict)
-    is_away: bool = False
+    def __init__(self) -> None:
+        """Nothing is opened."""
+        self.kept: dict[Key, CatalogueProgress] = {}
+        self.is_away = False
 
-    async def find(self, artists: Sequence[Artist]) -> dict[Key, CatalogueProgress]:
+    async def read(self, *asked: Any, **_: Any) -> Any:
         await trio.lowlevel.checkpoint()
-        return dict(self.kept)
+        return dict(self.kept) if asked[0] is artists.find_progress else False
 
-    async def keep(self, walks: Mapping[Key, CatalogueProgress], *, ended: Collection[Key]) -> None:
+    async def run(self, *asked: Any, **_: Any) -> Any:
+        change, walks, ended = asked
+        assert change is artists.keep_progress
         await trio.sleep(math.inf if self.is_away else 0)
         self.kept |= walks
         for key in ended:
@@ -192,22 +195,11 @@ class WatchedStore(OwnStore):
         return charge(artist)
 
 
-class Unpaused(Database):
-    """A database that is asked for nothing but whether everything is paused."""
-
-    def __init__(self) -> None:
-        """Nothing is opened."""
-
-    async def read(self, *_: Any, **__: Any) -> Any:
-        await trio.lowlevel.checkpoint()
-        return False
-
-
 def a_ticker(store: WatchedStore, catalogue: ScriptedCatalogue) -> WatchlistTicker:
     environment = environment_of(
-        database=Unpaused(), clock=SimulatedClock(), chance=random.Random(1), emit=ignore, catalogue=catalogue
+        database=store.walks, clock=SimulatedClock(), chance=random.Random(1), emit=ignore, catalogue=catalogue
     )
-    return WatchlistTicker(environment, lease=OwnerLease(), store=store, walks=store.walks)
+    return WatchlistTicker(environment, lease=OwnerLease(), store=store)
 
 
 @pytest.mark.parametrize(
