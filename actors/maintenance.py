@@ -15,7 +15,7 @@ from cormorant.rules.watch.feeds import SubscriptionsMaintained
 from storage import pauses
 from storage.engine.statements import in_pages
 from storage.jobs import reports
-from storage.pruning import PrunedPage, Retention, prune_page
+from storage.pruning import PrunedPage, prune_page
 from storage.watch import feed_claims, feeds
 
 BEGIN_S = 60.0
@@ -46,23 +46,12 @@ class Maintenance(Periodic[Recheck]):
         return HOUR_S
 
     async def _prune(self, now: datetime) -> PrunedPage:
-        database, keep = self.environment.database, self._retention()
-        pruned = page = await database.run(prune_page, keep, now=now)
+        database, settings = self.environment.database, self.environment.settings
+        pruned = page = await database.run(prune_page, settings, now=now)
         while page.full and self.is_in_budget:
-            page = await database.run(prune_page, keep, now=now, names=page.full)
+            page = await database.run(prune_page, settings, now=now, names=page.full)
             pruned = pruned.plus(page)
         return pruned
-
-    def _retention(self) -> Retention:
-        settings = self.environment.settings
-        return Retention(
-            succeeded_s=settings.jobs.keep_succeeded_s,
-            failed_s=settings.jobs.keep_failed_s,
-            history_s=settings.search.history_keep_s,
-            history_max=settings.search.history_max,
-            checks_s=settings.subscriptions.keep_checks_s,
-            items_s=settings.subscriptions.keep_items_s,
-        )
 
     async def _report(self, pruned: PrunedPage) -> None:
         emit = self.environment.emit

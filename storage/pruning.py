@@ -11,6 +11,7 @@ from attrs import asdict, fields_dict, frozen
 from sqlalchemy import Connection
 
 from cormorant.rules.jobs.states import JobState
+from cormorant.rules.settings.settings import Settings
 from cormorant.rules.watch.artists import KEPT as WALKS_KEPT
 from storage.engine.statements import PAGE, prune
 from storage.jobs import jobs
@@ -26,18 +27,6 @@ NEWS_KEPT: Final = timedelta(days=7)
 """What a site has not shown among what is new for a week is new to nobody."""
 AHEAD: Final = timedelta(days=1)
 """A check that is dated later was dated by a clock that ran ahead."""
-
-
-@frozen(kw_only=True)
-class Retention:
-    """How long rows are kept, in seconds, and how many searches."""
-
-    succeeded_s: float
-    failed_s: float
-    history_s: float
-    history_max: int
-    checks_s: float
-    items_s: float
 
 
 @frozen(kw_only=True)
@@ -72,12 +61,13 @@ class PrunedPage:
 
 def prune_page(
     connection: Connection,
-    keep: Retention,
+    settings: Settings,
     *,
     now: datetime,
     names: Collection[str] = frozenset(fields_dict(PrunedPage)),
 ) -> PrunedPage:
-    """Delete a page of what is too old in each table, or in those that `names` lists as a `PrunedPage` does."""
+    """Delete a page of what is too old by the settings in each table, or in those that `names` lists as a `PrunedPage` does."""
+    kept, searches, feeds_kept = settings.jobs, settings.search, settings.subscriptions
 
     def before(kept_s: float) -> datetime:
         return now - timedelta(seconds=kept_s)
@@ -86,18 +76,18 @@ def prune_page(
         return partial(jobs.prune, state=state, before=before(kept_s))
 
     steps: dict[str, Callable[..., int]] = {
-        "succeeded": jobs_in(JobState.SUCCEEDED, keep.succeeded_s),
-        "cancelled": jobs_in(JobState.CANCELLED, keep.succeeded_s),
-        "failed": jobs_in(JobState.FAILED, keep.failed_s),
-        "history": partial(history.prune, before=before(keep.history_s), keep=keep.history_max),
+        "succeeded": jobs_in(JobState.SUCCEEDED, kept.keep_succeeded_s),
+        "cancelled": jobs_in(JobState.CANCELLED, kept.keep_succeeded_s),
+        "failed": jobs_in(JobState.FAILED, kept.keep_failed_s),
+        "history": partial(history.prune, before=before(searches.history_keep_s), keep=searches.history_max),
         "answers": partial(prune, time=SEARCH_CACHE.c.expires_at, before=now),
         "links": partial(prune, time=GATE_LINKS.c.seen_at, before=now - LINKS_KEPT),
         "news": partial(prune, time=FEED_ITEMS.c.seen_at, before=now - NEWS_KEPT),
         "walks": partial(artists.prune_progress, before=now - WALKS_KEPT),
         "ledger": answers.prune_answers,
         "requests": partial(source_states.prune_requests, before=now - REQUESTS_KEPT),
-        "checks": partial(feed_items.prune_checks, before=before(keep.checks_s), after=now + AHEAD),
-        "items": partial(feed_items.prune, before=before(keep.items_s)),
+        "checks": partial(feed_items.prune_checks, before=before(feeds_kept.keep_checks_s), after=now + AHEAD),
+        "items": partial(feed_items.prune, before=before(feeds_kept.keep_items_s)),
         "ahead": partial(feeds.reschedule_after_clock_jump, now=now),
     }
     return PrunedPage(**{name: steps[name](connection, limit=PAGE) for name in steps if name in names})
