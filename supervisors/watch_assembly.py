@@ -58,6 +58,7 @@ class WatchAssembly:
     timetable: Timetable
     handover: Address[Recheck] = field(init=False)
     watchlist: Address[TickNow | Recheck] = field(init=False)
+    subscription: Address[CheckNow | Recheck] = field(init=False)
     saved_searches: Address[Recheck] = field(init=False)
     price: Address[Recheck] = field(init=False)
     targets: Mapping[str, ConfiguredTarget] = field(init=False)
@@ -65,13 +66,15 @@ class WatchAssembly:
     artists: Artists = field(init=False)
     saved: SavedSearches = field(init=False)
     wants: Wants = field(init=False)
-    feed_branch: FeedAssembly = field(init=False)
+    feeds: Feeds = field(init=False)
     prices: Prices = field(init=False)
+    _running_feeds: dict[int, datetime] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         environment, emit = self.environment, self.environment.emit
         self.handover = Address("handover", emit=emit)
         self.watchlist = Address("watchlist_ticker", emit=emit)
+        self.subscription = Address("subscription_ticker", emit=emit)
         self.saved_searches = Address("saved_search_ticker", emit=emit)
         self.price = Address("price_ticker", emit=emit)
         self.targets = configured_targets(environment)
@@ -84,20 +87,19 @@ class WatchAssembly:
         self.artists = Artists(environment, targets=self.targets.keys(), ticker=self.watchlist)
         self.saved = SavedSearches(environment, targets=self.targets.keys())
         self.wants = Wants(environment, chooser=self.chooser, places=self.targets)
-        self.feed_branch = FeedAssembly(
-            environment, chooser=self.chooser, producer=self.producer, lease=self.lease, timetable=self.timetable
+        self.feeds = Feeds(
+            environment,
+            ticker=self.subscription,
+            statistics=CheckStatistics(),
+            running=self._running_feeds,
+            targets=self.targets.keys(),
         )
         self.prices = Prices(environment)
 
     @property
-    def feeds(self) -> Feeds:
-        """What a program does with feeds."""
-        return self.feed_branch.feeds
-
-    @property
     def sleepers(self) -> list[Address[Any]]:
         """The actors that sleep until something is due."""
-        return [self.handover, self.watchlist, self.feed_branch.ticker, self.saved_searches, self.price]
+        return [self.handover, self.watchlist, self.subscription, self.saved_searches, self.price]
 
     @property
     def kinds(self) -> list[WatchService[Any]]:
@@ -138,7 +140,7 @@ class WatchAssembly:
         return Supervisor(
             [
                 ChildSpec("watchlist_ticker", self.watchlist.served_by(self._watchlist), grace_s=grace_s),
-                ChildSpec("subscription_ticker", self.feed_branch.served(), grace_s=SPARE_S),
+                ChildSpec("subscription_ticker", self.subscription.served_by(self.feed_ticker), grace_s=SPARE_S),
                 # Cancellation leaves nothing half done in these two.
                 ChildSpec("saved_search_ticker", saved, grace_s=0.0),
                 ChildSpec("price_ticker", prices, grace_s=0.0),
@@ -168,47 +170,14 @@ class WatchAssembly:
         ticker = PriceTicker(self.environment, configured=self.prices.from_settings(), producer=self.producer)
         return self.timetable.recorded("price_ticker", ticker)
 
-
-@define(eq=False, kw_only=True)
-class FeedAssembly:
-    """The part of the branch that belongs to feeds. It outlives the ticker."""
-
-    environment: Environment = field(kw_only=False)
-    chooser: CandidateChoice
-    producer: JobWakeUp
-    lease: OwnerLease
-    timetable: Timetable = field(factory=Timetable)
-    feeds: Feeds = field(init=False)
-    ticker: Address[CheckNow | Recheck] = field(init=False)
-    _statistics: CheckStatistics = field(init=False, factory=CheckStatistics)
-    _running: dict[int, datetime] = field(init=False, factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        self.ticker = Address("subscription_ticker", emit=self.environment.emit)
-        self.feeds = Feeds(
-            self.environment,
-            ticker=self.ticker,
-            statistics=self._statistics,
-            running=self._running,
-            targets=self.chooser.takes.keys(),
-        )
-
-    def served(self) -> Runnable:
-        """The child of the tree."""
-        return self.ticker.served_by(self._make)
-
-    def _make(self) -> FeedTicker:
+    def feed_ticker(self) -> FeedTicker:
+        """Checks the feeds that are due."""
         checker = FeedChecker(
             self.environment,
             chooser=self.chooser,
-            statistics=self._statistics,
+            statistics=self.feeds.statistics,
             producer=self.producer,
-            active=self._running,
+            active=self._running_feeds,
         )
-        ticker = FeedTicker(
-            self.environment,
-            checker=checker,
-            configured=self.feeds.from_settings(),
-            lease=self.lease,
-        )
+        ticker = FeedTicker(self.environment, checker=checker, configured=self.feeds.from_settings(), lease=self.lease)
         return self.timetable.recorded("subscription_ticker", ticker)

@@ -26,7 +26,9 @@ from actors.periodic import ClockWatch
 from cormorant.rules.settings.watch import FeedSettings, SubscriptionSettings
 from cormorant.rules.watch.feeds import DueFeed, FeedEntryItem, FetchedFeed, Subscription
 from cormorant.rules.watch.wants import Want
+from cormorant.scripted import ScriptedTarget
 from cormorant.services.jobs import Jobs
+from cormorant.services.schedule import Timetable
 from cormorant.services.watch.feeds import Feeds as Subscriptions
 from cormorant.testing import Recorder, SimulatedClock, settings
 from storage import pauses
@@ -35,7 +37,8 @@ from storage.jobs.jobs import NewJob
 from storage.watch import feed_claims
 from storage.watch.choice import CandidateChoice, Judged
 from supervisors import ChildSpec, Supervisor
-from supervisors.watch_assembly import FeedAssembly
+from supervisors.search_assembly import SearchAssembly
+from supervisors.watch_assembly import WatchAssembly
 from tests.environments import environment_of
 from tests.gateways import gateway
 from tests.leases import register
@@ -143,15 +146,22 @@ class SubscriptionPlace:
             clock=self.clock,
             emit=self._emit,
             feed=self.feeds,
+            targets={"folder": ScriptedTarget()},
         )
-        chooser = RecordingChoice(
+        lease = OwnerLease()
+        assembly = WatchAssembly(
+            environment,
+            searches=SearchAssembly(environment).searches(),
+            producer=JobWakeUp(),
+            lease=lease,
+            timetable=Timetable(),
+        )
+        assembly.chooser = RecordingChoice(
             taken=self.taken, profiles={}, takes={"folder": frozenset()}, is_live=False, make_handover=_no_job
         )
-        lease, producer = OwnerLease(), JobWakeUp()
-        assembly = FeedAssembly(environment, chooser=chooser, producer=producer, lease=lease)
-        watch = ClockWatch(environment=environment, sleepers=lambda: [assembly.ticker])
+        watch = ClockWatch(environment=environment, sleepers=lambda: [assembly.subscription])
         tickers = [
-            ChildSpec("subscription_ticker", assembly.served(), grace_s=0.5),
+            ChildSpec("subscription_ticker", assembly.subscription.served_by(assembly.feed_ticker), grace_s=0.5),
             ChildSpec("clock_watch", watch, grace_s=0.0),
             ChildSpec(
                 "maintenance", Address[Recheck]("maintenance").served_by(partial(Maintenance, environment)), grace_s=0.5
@@ -190,7 +200,7 @@ class _Worker:
 _NUMBERS = itertools.count(1)
 
 
-def _process(environment: Environment, assembly: FeedAssembly) -> list[ChildSpec]:
+def _process(environment: Environment, assembly: WatchAssembly) -> list[ChildSpec]:
     """The job runner, which keeps the lease, and the reclaim sweeper."""
     runner = Address[RunnerMessage]("job_runner")
     jobs = Jobs(environment, runner=runner, wake_up=assembly.producer, max_attempts={})
