@@ -30,22 +30,23 @@ class NotFound(CormorantError):
         super().__init__(f"there is no {kind} {name!r}; {remedy}")
 
 
-class AlreadyExists(CormorantError):
-    """Something of this name is there already."""
+class ConflictError(CormorantError):
+    """Something cannot be done as things are now."""
 
     http_status = 409
     exit_code = 1
+
+
+class AlreadyExists(ConflictError):
+    """Something of this name is there already."""
 
     def __init__(self, kind: str, name: str, remedy: str = "choose another name, or remove it first") -> None:
         article = "an" if kind[0] in "aeiou" else "a"
         super().__init__(f"there is {article} {kind} {name!r} already; {remedy}")
 
 
-class SetInFile(CormorantError):
+class SetInFile(ConflictError):
     """It is set in the settings file, and is changed there."""
-
-    http_status = 409
-    exit_code = 1
 
     def __init__(self, kind: str, name: str, section: str) -> None:
         super().__init__(f"the {kind} {name!r} is one of the settings file; take [{section}.{name}] out of it")

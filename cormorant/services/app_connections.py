@@ -20,7 +20,7 @@ from cormorant.rules.app_indexers import (
     endpoints,
     goes_direct,
 )
-from cormorant.rules.errors import AlreadyExists, CormorantError, KeyUnusable
+from cormorant.rules.errors import AlreadyExists, ConflictError, KeyUnusable
 from cormorant.rules.ports import ignore
 from cormorant.rules.search.caps import load_caps
 from cormorant.rules.search.outcomes import SourceError, SourceLimited, SourceRefused, SourceUnavailable
@@ -49,11 +49,8 @@ OnProgress = Callable[[int, int, str], None]
 """Called before each change with its number, the number of all, and the name of the indexer."""
 
 
-class CannotConnect(CormorantError):
+class CannotConnect(ConflictError):
     """An app cannot be given our endpoints as things are. Nothing was changed in the app."""
-
-    http_status = 409
-    exit_code = 1
 
 
 @frozen

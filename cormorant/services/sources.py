@@ -12,7 +12,7 @@ from attrs import frozen
 
 from actors.environment import AskCaps, Environment
 from cormorant.rules.addresses import normalised
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import ConflictError
 from cormorant.rules.search import reservations
 from cormorant.rules.search.caps import dump_caps
 from cormorant.rules.search.limits import SourceLimits
@@ -36,25 +36,16 @@ _TIMEOUT_S: Final = TIMEOUT_S[Priority.INTERACTIVE]
 _RECORD_S: Final = 5.0
 
 
-class SourceClosed(CormorantError):
+class SourceClosed(ConflictError):
     """The source may not be asked now."""
 
-    http_status = 409
-    exit_code = 1
 
-
-class SourceInFile(CormorantError):
+class SourceInFile(ConflictError):
     """The settings file has this source. It is changed there."""
 
-    http_status = 409
-    exit_code = 1
 
-
-class CapsNotAsked(CormorantError):
+class CapsNotAsked(ConflictError):
     """A source of this kind is not asked for its caps."""
-
-    http_status = 409
-    exit_code = 1
 
 
 @frozen

@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 from sqlalchemy import Connection, text
 
-from cormorant.rules.errors import AlreadyExists, CormorantError, NotFound
+from cormorant.rules.errors import AlreadyExists, ConflictError, NotFound
 from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.secrets import Secret
 from storage.engine.columns import check_text, from_micros, to_micros
@@ -23,11 +23,8 @@ CONFIGURED = "configured"
 BY_COMMAND = "by command"
 
 
-class AddressInUse(CormorantError):
+class AddressInUse(ConflictError):
     """A source with this address is there already under another name."""
-
-    http_status = 409
-    exit_code = 1
 
 
 class UnknownSource(NotFound):

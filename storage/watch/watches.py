@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import evolve, frozen
 from sqlalchemy import Connection, Table, TextClause, text
 
-from cormorant.rules.errors import AlreadyExists, CormorantError, NotFound, SetInFile
+from cormorant.rules.errors import AlreadyExists, ConflictError, NotFound, SetInFile
 from cormorant.rules.watch.watches import CONFIGURED, TAKEN_OUT, Watch
 from storage.engine.columns import check_text, from_micros, kept_text, to_micros
 from storage.engine.statements import SKIP_LOCKED, announce
@@ -35,11 +35,8 @@ CheckSources = Callable[[Sequence[SourceRecord]], None]
 """Raises if a watch does not fit the sources that there are."""
 
 
-class WatchTakenOut(CormorantError):
+class WatchTakenOut(ConflictError):
     """The settings file no longer has the watch. It is shown and can be removed; nothing else."""
-
-    http_status = 409
-    exit_code = 1
 
     def __init__(self, kind: WatchKind[Any], name: str) -> None:
         super().__init__(

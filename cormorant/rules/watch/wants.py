@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from cormorant.rules.errors import CormorantError
+from cormorant.rules.errors import ConflictError
 
 LOOKS_S: Final = (3_600.0, 6 * 3_600.0, 86_400.0, 3 * 86_400.0, 7 * 86_400.0)
 """How long after a look that found nothing the next one follows."""
@@ -61,11 +61,8 @@ _ON_ITS_WAY: Final = frozenset({_S.SENDING, _S.IN_DOUBT, _S.HANDED_OVER})
 _SHORT: Final = 12
 
 
-class WantError(CormorantError):
+class WantError(ConflictError):
     """Something cannot be done with a want."""
-
-    http_status = 409
-    exit_code = 1
 
 
 class WantChangeRefused(WantError):
