@@ -61,9 +61,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROFILE = Profile(
     accept=("flac", r"24.?bit"),
     reject=("karaoke", "tribute", r"\bmp3\b"),
-    size_bytes_min=50_000_000,
-    size_bytes_max=3_000_000_000,
-    seeders_min=2,
+    size_min_bytes=50_000_000,
+    size_max_bytes=3_000_000_000,
+    min_seeders=2,
     prefer=("freeleech", r"24.?bit", "remaster"),
 )
 

@@ -191,17 +191,7 @@ class ProfileSettings:
 
 def profile_of(said: ProfileSettings) -> Profile:
     """The profile that settings mean."""
-    return Profile(
-        accept=said.accept,
-        reject=said.reject,
-        size_bytes_min=said.size_min_bytes,
-        size_bytes_max=said.size_max_bytes,
-        seeders_min=said.min_seeders,
-        age_s_max=said.max_age_s,
-        freeleech_only=said.freeleech,
-        categories=said.categories,
-        prefer=said.prefer,
-    )
+    return Profile(**attrs.asdict(said, recurse=False))
 
 
 @frozen(kw_only=True)

@@ -30,11 +30,11 @@ class Profile:
     """One of these must be in the title."""
     reject: tuple[str, ...] = ()
     """None of these may be."""
-    size_bytes_min: int | None = None
-    size_bytes_max: int | None = None
-    seeders_min: int | None = None
-    age_s_max: float | None = None
-    freeleech_only: bool = False
+    size_min_bytes: int | None = None
+    size_max_bytes: int | None = None
+    min_seeders: int | None = None
+    max_age_s: float | None = None
+    freeleech: bool = False
     categories: tuple[str, ...] = ()
     """It must be in one of these; a whole group counts, such as 3000 for 3040."""
     prefer: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def judge(profile: Profile, result: Result, *, now: datetime) -> Judgement:
 
     >>> from datetime import UTC
     >>> find = Result(title="A - B [MP3]", guid="1", link="", protocol="torrent", seeders=1)
-    >>> judge(Profile(accept=("flac",), seeders_min=2), find, now=datetime(2026, 1, 1, tzinfo=UTC)).reasons
+    >>> judge(Profile(accept=("flac",), min_seeders=2), find, now=datetime(2026, 1, 1, tzinfo=UTC)).reasons
     ('title: none of flac', '1 seeder, wanted 2')
     """
     reasons = tuple(_reasons(profile, result, now))
@@ -109,20 +109,20 @@ def _reasons(profile: Profile, result: Result, now: datetime) -> Iterator[str]:
         if matches(pattern, result.title):
             yield f"title: {pattern} is rejected"
     yield from _size_reasons(profile, result.size_bytes)
-    if profile.seeders_min is not None and result.protocol == "torrent":
-        yield from _seeder_reasons(profile.seeders_min, result.seeders)
-    if profile.age_s_max is not None and result.published is not None:
+    if profile.min_seeders is not None and result.protocol == "torrent":
+        yield from _seeder_reasons(profile.min_seeders, result.seeders)
+    if profile.max_age_s is not None and result.published is not None:
         age_s = (now - result.published).total_seconds()
-        if age_s > profile.age_s_max:
-            yield f"{format_duration(float(int(age_s)))} old, wanted at most {format_duration(profile.age_s_max)}"
-    if profile.freeleech_only and result.protocol == "torrent" and not result.is_freeleech:
+        if age_s > profile.max_age_s:
+            yield f"{format_duration(float(int(age_s)))} old, wanted at most {format_duration(profile.max_age_s)}"
+    if profile.freeleech and result.protocol == "torrent" and not result.is_freeleech:
         yield "not freeleech"
     if profile.categories and not _is_in(profile.categories, result.categories):
         yield f"category {', '.join(result.categories) or 'unknown'}, wanted {', '.join(profile.categories)}"
 
 
 def _size_reasons(profile: Profile, size_bytes: int | None) -> Iterator[str]:
-    least, most = profile.size_bytes_min, profile.size_bytes_max
+    least, most = profile.size_min_bytes, profile.size_max_bytes
     if size_bytes is None:
         if least is not None or most is not None:
             yield "size unknown"
