@@ -50,9 +50,8 @@ class CheckStatistics:
         current = int(now.timestamp()) // 60
         self._drop(current)
         sums = self._sums
-        if not sums.total:
-            return dict.fromkeys(_KEYS, 0)
-        minutes = max(1, current - self._minutes[0].number + 1)
+        first = self._minutes[0].number if self._minutes else current
+        minutes = max(1, current - first + 1)
         return {
             "total_checks": sums.total,
             "successful_checks": sums.successful,
@@ -60,8 +59,8 @@ class CheckStatistics:
             "average_duration_ms": sums.duration_ms / sums.successful if sums.successful else 0,
             "total_items_found": sums.items_found,
             "total_new_items": sums.new_items,
-            "checks_per_minute": sums.total / minutes,
-            "success_rate": 100 * sums.successful / sums.total,
+            "checks_per_minute": sums.total / minutes if sums.total else 0,
+            "success_rate": 100 * sums.successful / sums.total if sums.total else 0,
         }
 
     def _minute(self, number: int) -> _Minute:
@@ -81,15 +80,3 @@ class CheckStatistics:
             old = self._minutes.popleft()
             for name in ("total", "successful", "duration_ms", "items_found", "new_items"):
                 setattr(self._sums, name, getattr(self._sums, name) - getattr(old, name))
-
-
-_KEYS: Final = (
-    "total_checks",
-    "successful_checks",
-    "failed_checks",
-    "average_duration_ms",
-    "total_items_found",
-    "total_new_items",
-    "checks_per_minute",
-    "success_rate",
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
-from attrs import fields_dict, frozen
+from attrs import frozen
 from litestar import Router, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
@@ -98,8 +98,7 @@ async def status(request: AnyRequest) -> SchedulerOut:
 @get("/statistics", summary="What checks of subscriptions did in the last hour")
 async def statistics(request: AnyRequest) -> StatisticsOut:
     """Of this process, since it started."""
-    found = parts_of(request).feeds.statistics_now()
-    return StatisticsOut(**{name: found[name] for name in fields_dict(StatisticsOut)})
+    return StatisticsOut(**parts_of(request).feeds.statistics_now())
 
 
 @get("/jobs", summary="Everything that runs at its time")
