@@ -15,7 +15,7 @@ from actors.jobs.handler import Handler
 from actors.jobs.working_set import JobWakeUp, OwnerLease
 from actors.watch.due_enqueuer import PriceTicker, SavedSearchTicker
 from actors.watch.feed_checker import FeedChecker
-from actors.watch.feed_ticker import CheckNow, FeedTicker
+from actors.watch.feed_ticker import CheckNow, FeedTicker, HostQueues
 from actors.watch.handover_tracker import ConfiguredTarget, HandoverTracker
 from actors.watch.watch_jobs import handover_job
 from actors.watch.watchlist_store import DatabaseArtistStore
@@ -69,6 +69,7 @@ class WatchAssembly:
     feeds: Feeds = field(init=False)
     prices: Prices = field(init=False)
     _running_feeds: dict[int, datetime] = field(init=False, factory=dict)
+    _pacing: HostQueues = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         environment, emit = self.environment, self.environment.emit
@@ -77,6 +78,7 @@ class WatchAssembly:
         self.subscription = Address("subscription_ticker", emit=emit)
         self.saved_searches = Address("saved_search_ticker", emit=emit)
         self.price = Address("price_ticker", emit=emit)
+        self._pacing = HostQueues(environment.settings.subscriptions.domain_request_delay_s)
         self.targets = configured_targets(environment)
         self.chooser = CandidateChoice(
             profiles={name: profile_of(said) for name, said in environment.settings.profiles.items()},
@@ -179,5 +181,11 @@ class WatchAssembly:
             producer=self.producer,
             active=self._running_feeds,
         )
-        ticker = FeedTicker(self.environment, checker=checker, configured=self.feeds.from_settings(), lease=self.lease)
+        ticker = FeedTicker(
+            self.environment,
+            checker=checker,
+            pacing=self._pacing,
+            configured=self.feeds.from_settings(),
+            lease=self.lease,
+        )
         return self.timetable.recorded("subscription_ticker", ticker)

@@ -100,6 +100,8 @@ class FeedTicker(DueTicker[CheckNow | Recheck]):
     """Scheduled checks and checks by hand go one way. Those that run at a stop did not happen, and are due as before."""
 
     checker: FeedChecker
+    pacing: HostQueues
+    """It outlives the ticker: a host is left alone after a crash, too."""
     configured: Sequence[Subscription]
     table: ClassVar[ClaimedTable] = FEEDS
     _has_configured: bool = field(init=False, default=False)
@@ -112,7 +114,6 @@ class FeedTicker(DueTicker[CheckNow | Recheck]):
     """Who is answered at the end of a check, by feed."""
     _lanes: dict[str, deque[int]] = field(init=False, factory=dict)
     """The feeds that wait for their host."""
-    _turns: HostQueues = field(init=False)
     _later: dict[int, trio.CancelScope] = field(init=False, factory=dict)
     """Feeds that stay claimed and are left alone, because nothing of their last check could be written."""
     _slots: trio.CapacityLimiter = field(init=False)
@@ -125,7 +126,6 @@ class FeedTicker(DueTicker[CheckNow | Recheck]):
     def __attrs_post_init__(self) -> None:
         options = self.environment.settings.subscriptions
         self._slots = trio.CapacityLimiter(min(options.max_concurrent_checks, options.max_concurrent_domains))
-        self._turns = HostQueues(options.domain_request_delay_s)
 
     async def handle(self, message: CheckNow | Recheck) -> None:
         """Check one now, or join the check that runs; or look again at what is due."""
@@ -252,7 +252,7 @@ class FeedTicker(DueTicker[CheckNow | Recheck]):
         for host, lane in self._lanes.items():
             for number in [each for each in list(lane)[LANE_MAX:] if each not in self._waiting]:
                 lane.remove(number)
-                back[self._held.pop(number).subscription] = self._turns.later(host, ahead=len(lane), now=now)
+                back[self._held.pop(number).subscription] = self.pacing.later(host, ahead=len(lane), now=now)
         if back:
             await self.environment.database.run(feed_claims.release_until, back)
         return len(back)
@@ -293,20 +293,20 @@ class FeedTicker(DueTicker[CheckNow | Recheck]):
         number = lane[0]
         try:
             while lane:
-                await trio.sleep_until(max(self._turns.ready_at(host), trio.current_time()))
+                await trio.sleep_until(max(self.pacing.ready_at(host), trio.current_time()))
                 async with self._slots:
                     number, began = lane.popleft(), trio.current_time()
                     try:
                         await self._check_held(number, host)
                     finally:
-                        self._turns.note(host, began=began)
+                        self.pacing.note(host, began=began)
         except (StorageUnavailable, CommitUnknown) as away:
             self._may_have_others = True
             for each in sorted({number, *lane} & self._held.keys()):
                 self._end_check(each, away)
         finally:
             del self._lanes[host]
-            self._turns.rest(host)
+            self.pacing.rest(host)
 
     def _end_check(self, number: int, what: FeedCheck | CormorantError) -> None:
         """It is no longer claimed; who waits for it is answered. It is due again some time, which the next tick reads."""
