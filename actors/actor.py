@@ -166,8 +166,8 @@ class Address(Generic[M]):
     def tell_once(self, message: M) -> None:
         """Send unless a message of this class is unread: any number of them count as one. Never raises.
 
-        For messages that say "look again". An actor that is gone has nothing to look at, and one whose mailbox is full will
-        look anyway.
+        For messages that say "look again". An actor that is gone has nothing to look at, and one whose mailbox is full decides
+        anew after each of those messages.
         """
         if type(message) in self._unread_once:
             return

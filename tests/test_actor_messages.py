@@ -25,7 +25,6 @@ from tests.writers import changes, kind_in, names_of, value_writers
 ROOT = Path(__file__).parents[1]
 
 CHECKS = "tests/conformance/subscriptions/test_checks.py"
-CRASHES = "tests/conformance/test_crashes.py"
 BASIC = "tests/conformance/test_basic_searches.py"
 SCHEDULING = "tests/conformance/test_scheduling.py"
 OTHERS = "tests/conformance/test_sources_of_others.py"
@@ -42,14 +41,14 @@ TESTS = {
         "a request that no ticket waits for is dropped or cancelled",
     ),
     ("RateLimiter", "SourceChanged"): (
-        f"{CRASHES}::test_refused_credentials_stop_the_source_at_once_and_a_reset_lets_it_go_on",
-        "the limiter adopts the state that the program has written",
+        "tests/conformance/test_limiter_faults.py::test_a_change_by_the_program_is_shown_when_its_call_returns",
+        "the limiter adopts the state that the program has written, or the record that the reconciler has read",
     ),
     ("RateLimiter", "Recheck"): (
         f"{OTHERS}::test_the_end_of_a_pause_in_another_process_lets_what_waits_go_at_once",
         "the limiter reads the state of its source again",
     ),
-    ("RateLimiter", "TaskEnded"): (
+    ("RateLimiter", "Decide"): (
         f"{SCHEDULING}::test_never_two_at_once_at_one_source_and_never_more_than_the_slots",
         "the next request goes when one has ended",
     ),

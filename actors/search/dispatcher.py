@@ -15,7 +15,7 @@ from actors.search.callbacks import CallbackStream, OnComplete, OnJobDone
 from actors.search.rate_limiter import Admit
 from actors.search.search import OpenTickets, Search, Terms, Ticket
 from actors.search.source_directory import SourceDirectory
-from cormorant.rules.errors import ActorCrashed, ActorGone
+from cormorant.rules.errors import ActorCrashed, ActorGone, MailboxFull
 from cormorant.rules.search.events import SearchSubmitted
 from cormorant.rules.search.outcomes import Outcome, OutcomeStatus, SearchQueueFull
 from cormorant.rules.search.requests import Result, SearchRequest
@@ -30,6 +30,7 @@ class Submit:
     cached: Mapping[str, Sequence[Result]]
     """Answers that are known already, by source."""
     terms: Terms
+    submitted_at: datetime
     on_complete: OnComplete | None
     on_job_done: OnJobDone | None
     reply: Reply[Search]
@@ -105,7 +106,7 @@ class Dispatcher(Actor[Submit]):
             return
         try:
             entry.address.tell_nowait(admit)
-        except ActorGone as error:
+        except (ActorGone, MailboxFull) as error:
             admit.lost(error)
         else:
             for ticket in tickets:
@@ -118,11 +119,11 @@ class Dispatcher(Actor[Submit]):
     def _open(self, message: Submit) -> Search:
         intake = self.intake
         intake.searches += 1
-        intake.open.count += len(message.sources)
         search = Search(intake.searches, len(message.sources), self._followers_of(message))
-        now, max_wait_s = self.environment.now(), message.terms.max_wait_s
-        deadline = None if max_wait_s is None else now + timedelta(seconds=max_wait_s)
-        search.tickets = [self._ticket(message, source, search, now, deadline) for source in message.sources]
+        intake.open.count += len(message.sources)
+        max_wait_s = message.terms.max_wait_s
+        deadline = None if max_wait_s is None else message.submitted_at + timedelta(seconds=max_wait_s)
+        search.tickets = [self._ticket(message, source, search, deadline) for source in message.sources]
         for ticket in search.tickets:
             if ticket.source in message.cached:
                 _answer_from_cache(ticket, message.cached[ticket.source])
@@ -145,7 +146,7 @@ class Dispatcher(Actor[Submit]):
         )
         return send
 
-    def _ticket(self, message: Submit, source: str, search: Search, now: datetime, deadline: datetime | None) -> Ticket:
+    def _ticket(self, message: Submit, source: str, search: Search, deadline: datetime | None) -> Ticket:
         self.intake.sequence += 1
         return Ticket(
             sequence=self.intake.sequence,
@@ -153,7 +154,7 @@ class Dispatcher(Actor[Submit]):
             request=message.request,
             search=search,
             terms=message.terms,
-            submitted_at=now,
+            submitted_at=message.submitted_at,
             deadline=deadline,
             open_tickets=self.intake.open,
         )

@@ -24,13 +24,21 @@ from actors.search.request_execution import (
 from actors.search.search import AppLane, Ticket
 from actors.search.source_requests import PendingRequest, SourceRequests
 from actors.search.waiting import OpeningTimes, SlotWaiters, WaitExpiry, Wanted
-from cormorant.rules.errors import ActorCrashed, ActorError, ActorGone, CommitUnknown, StorageUnavailable
+from cormorant.rules.errors import (
+    ActorCrashed,
+    ActorError,
+    ActorGone,
+    CommitUnknown,
+    MailboxFull,
+    StorageUnavailable,
+)
 from cormorant.rules.search.events import SourceStopped
-from cormorant.rules.search.limits import Lane, SourceLimits
+from cormorant.rules.search.limits import SourceLimits
 from cormorant.rules.search.outcomes import OutcomeStatus
 from cormorant.rules.search.priorities import Priority
 from cormorant.rules.search.reasons import Reason
 from cormorant.rules.search.reservations import EndKind, RequestEnd, RequestPermit, Reserved, SourceClosedNow
+from cormorant.rules.search.source_state import leases_of
 from storage.search import answers, source_states
 from storage.search.requests import CachedAnswer, EndedRequest, RequestResult, record_result, reserve_now
 from storage.search.source_states import KnownState
@@ -88,8 +96,8 @@ class SourceChanged:
 
 
 @frozen
-class TaskEnded:
-    """Fact: a task of the limiter has ended, so that another request may go. Coalesced."""
+class Decide:
+    """Command: decide anew, because a task of the limiter has ended or has read messages. Coalesced."""
 
     def lost(self, error: ActorError) -> None:
         """The limiter that is started next decides anew."""
@@ -103,7 +111,7 @@ class Close:
     reply: Reply[None]
 
 
-LimiterMessage = Admit | Withdraw | SourceChanged | Recheck | TaskEnded | Close
+LimiterMessage = Admit | Withdraw | SourceChanged | Recheck | Decide | Close
 
 
 def _wanted(best: tuple[Priority, PendingRequest]) -> Wanted:
@@ -121,7 +129,11 @@ class RateLimiter(Actor[LimiterMessage]):
     _workers: AsyncValue[int] = field(init=False, factory=lambda: AsyncValue(0))
     """How many tasks make a request, or wait for a slot to make one."""
     _is_bidding: bool = field(init=False, default=False)
+    _bid: trio.CancelScope = field(init=False, factory=trio.CancelScope)
+    """The scope of the task that waits for a slot."""
     _is_reading: bool = field(init=False, default=False)
+    _has_just_read: bool = field(init=False, default=False)
+    """Whether a read has ended since the last decision."""
     _known_since: float = field(init=False, default=0.0)
     _openings: OpeningTimes = field(init=False)
     _waits: WaitExpiry = field(init=False)
@@ -159,11 +171,13 @@ class RateLimiter(Actor[LimiterMessage]):
     # Messages
 
     def _drain(self) -> bool:
-        """Apply all unread messages. Whether there was one.
+        """Apply the messages in the mailbox. Whether there was one.
 
-        Invariant: it precedes every decision, so that none is made on an older state than the callers have caused.
+        Invariant: it precedes every decision. A message that came in the same turn of the scheduler may be applied in the next.
         """
         is_any = False
+        if self.nursery.cancel_scope.cancel_called:  # a limiter that crashes leaves its messages to the next one
+            return False
         while (message := self.address.take_nowait()) is not None:
             self._apply(message)
             is_any = True
@@ -176,7 +190,7 @@ class RateLimiter(Actor[LimiterMessage]):
             self._decide_soon()
 
     def _decide_soon(self) -> None:
-        self.address.tell_once(TaskEnded())
+        self.address.tell_once(Decide())
 
     def _apply(self, message: LimiterMessage) -> None:
         match message:
@@ -194,7 +208,7 @@ class RateLimiter(Actor[LimiterMessage]):
                 self.requests.close()
                 message.reply.defer()
                 self.nursery.start_soon(self._close, message)
-            case TaskEnded():
+            case Decide():
                 pass
 
     def _admit(self, ticket: Ticket) -> None:
@@ -204,21 +218,20 @@ class RateLimiter(Actor[LimiterMessage]):
             self.requests.admit(ticket)
 
     def _left(self, ticket: Ticket) -> None:
-        with suppress(ActorGone):
+        with suppress(ActorGone, MailboxFull):  # the ticket has its outcome: without the message its request ends later
             self.address.tell_nowait(Withdraw(ticket=ticket))
 
     def _adopt(self, message: SourceChanged) -> None:
         if message.record is not None:
             self.requests.record = message.record
             self.requests.is_stale = True
-        if message.known is not None and message.known.version > (
-            -1 if self.requests.known is None else self.requests.known.version
-        ):
+        if message.known is not None:
             self._learn(message.known)
         if message.reply is not None:
             message.reply.answer(None)
 
     async def _close(self, message: Close) -> None:
+        self._bid.cancel()
         with trio.move_on_after(message.grace_s):
             await self._workers.wait_value(0)
         self.requests.stop_running()
@@ -232,15 +245,22 @@ class RateLimiter(Actor[LimiterMessage]):
         now = self.environment.now()
         if self.requests.waiting() and trio.current_time() >= self._look_at():
             self.requests.is_stale = True
-        if self.requests.is_stale or self._is_reading:
+        if self._is_reading or (self.requests.is_stale and not self._has_just_read):
             self._read_soon()
             self._waits.end_expired(now)
             self.wake_at = trio.current_time() + RETRY_S if self._has_waits() else math.inf
         else:
             self._waits.expire_unreachable(now)
-            self._start_worker(now)
+            self._start_worker()
             self.wake_at = self._next_turn(now)
+            self._read_again()
         self.requests.publish()
+
+    def _read_again(self) -> None:
+        """Read after the decision what has changed since the last read. Frequent changes do not put off the decisions."""
+        self._has_just_read = False
+        if self.requests.is_stale:
+            self._read_soon()
 
     def _has_waits(self) -> bool:
         return self.requests.waiting() > 0 or self.requests.next_follower_end() is not None
@@ -253,8 +273,8 @@ class RateLimiter(Actor[LimiterMessage]):
                 found = best
         return found
 
-    def _start_worker(self, now: datetime) -> None:
-        best = self._best(now) if not self.requests.is_closing else None
+    def _start_worker(self) -> None:
+        best = self._best_now()
         if best is None:
             return
         rank, is_for_people = wanted = _wanted(best)
@@ -264,8 +284,8 @@ class RateLimiter(Actor[LimiterMessage]):
             self._workers.value += 1
             if self.slots.acquire_nowait(self.requests.name, rank, is_for_people=is_for_people):
                 # A task that was started runs to its first wait, whatever happens: what it took is surely given back.
-                self.requests.take(best[1])
                 self.nursery.start_soon(self._work_on, best[1])
+                self.requests.take(best[1])
             else:
                 self._is_bidding = True
                 self.nursery.start_soon(self._work, wanted)
@@ -296,9 +316,8 @@ class RateLimiter(Actor[LimiterMessage]):
         known = self.requests.known
         if known is None or not self.environment.database.is_shared:
             return False
-        ours = {permit for permit in self.requests.running.values() if permit is not None}
-        in_flight = sum(len(known.state.lane(lane).in_flight) for lane in Lane)
-        return in_flight > len(ours)
+        ours = sum(permit is not None for permit in self.requests.running.values())
+        return len(leases_of(known.state, self.environment.now())) > ours
 
     # Reading
 
@@ -310,11 +329,13 @@ class RateLimiter(Actor[LimiterMessage]):
     async def _read(self) -> None:
         """Read the state, once the ends of requests that an outage or a crash left open are recorded."""
         try:
-            while self.requests.is_stale:
-                if not await self._has_read():
-                    await trio.sleep(RETRY_S)
+            while True:
+                if await self._has_read():
+                    break
+                await trio.sleep(RETRY_S)
         finally:
             self._is_reading = False
+        self._has_just_read = True
         self._decide_soon()
 
     async def _has_read(self) -> bool:
@@ -335,11 +356,13 @@ class RateLimiter(Actor[LimiterMessage]):
                 await self._answer_poll(poll)
         except StorageUnavailable:
             self.requests.is_stale = True
+            return False
         except CommitUnknown:
             self.requests.is_stale = True
             if self.requests.unrecorded:  # it may have happened: looked up before it is repeated
                 self.requests.unrecorded[0] = evolve(self.requests.unrecorded[0], is_in_doubt=True)
-        return not self.requests.is_stale
+            return False
+        return True
 
     async def _answer_poll(self, poll: PendingRequest) -> None:
         """Another process may have polled meanwhile: its answer needs no wait for the next opening."""
@@ -363,8 +386,12 @@ class RateLimiter(Actor[LimiterMessage]):
         self.requests.left_over.pop()
 
     def _learn(self, known: KnownState) -> None:
-        if self.requests.known is not None and known.limits != self.requests.known.limits:
-            self.requests.forget_shares()  # they are parts of what was allowed before
+        before = self.requests.known
+        if before is not None and known.version < before.version:
+            return  # the answer of one connection was overtaken by that of another
+        if before is not None and known.limits != before.limits and self.requests.forget_shares():
+            self.requests.is_stale = True  # shares are parts of what was allowed before: they are read anew
+            self._decide_soon()
         self.requests.known = known
         self._known_since = trio.current_time()
         self._openings.forget()
@@ -385,13 +412,16 @@ class RateLimiter(Actor[LimiterMessage]):
         """Get a slot, then make the request that is the best by then."""
         try:
             try:
-                await self.slots.acquire_for(self.requests.name, wanted, self._wanted_now)
+                with trio.CancelScope() as self._bid:
+                    await self.slots.acquire_for(self.requests.name, wanted, self._wanted_now)
             finally:
                 self._is_bidding = False
+            if self._bid.cancelled_caught:
+                return
             try:
                 self._drain_in_task()
-                best = self._best(self.environment.now())
-                if best is not None and not self.requests.is_closing:
+                best = self._best_now()
+                if best is not None:
                     self.requests.take(best[1])
                     await self._execute(best[1])
             finally:
@@ -401,8 +431,14 @@ class RateLimiter(Actor[LimiterMessage]):
 
     def _wanted_now(self) -> Wanted | None:
         self._drain_in_task()
-        best = self._best(self.environment.now())
+        best = self._best_now()
         return None if best is None else _wanted(best)
+
+    def _best_now(self) -> tuple[Priority, PendingRequest] | None:
+        """The best request that may be made now. None also while an end is to be recorded: it may close the source."""
+        if self.requests.is_closing or self.requests.has_open_ends:
+            return None
+        return self._best(self.environment.now())
 
     async def _work_on(self, pending: PendingRequest) -> None:
         """As `_work`, for what was taken with a slot that was free."""
@@ -490,7 +526,10 @@ class RateLimiter(Actor[LimiterMessage]):
         return result_of(ended, self.requests.name, took_s=took_s, waited_s=waited_s, now=self.environment.now())
 
     async def _finish(self, pending: PendingRequest, permit: RequestPermit, result: RequestResult) -> None:
-        """Record the end, then give every ticket its outcome. When the service stops around it, it may take longer."""
+        """Record the end, then give every ticket its outcome. When the service stops around it, it may take longer.
+
+        A search that joins while the end is being recorded has no entry in the history, like one that is answered from the cache.
+        """
         self._drain_in_task()
         status = OutcomeStatus.SHUT_DOWN if self.requests.is_closing and result.was_cancelled else result.status
         now, record = self.environment.now(), self.requests.record

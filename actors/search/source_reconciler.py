@@ -15,13 +15,15 @@ from actors.periodic import Periodic
 from actors.search.dispatcher import TicketIntake
 from actors.search.rate_limiter import Close, SourceChanged
 from actors.search.source_directory import SourceDirectory, SourceEntry, entry_for
-from cormorant.rules.errors import ActorCrashed, ActorGone
+from cormorant.rules.errors import ActorCrashed, ActorGone, MailboxFull
 from cormorant.rules.search.events import SourceAdded, SourceRemoved
 from cormorant.rules.search.outcomes import OutcomeStatus
 from storage.search import sources
 from storage.search.source_states import CHANNEL
 from storage.search.sources import SourceRecord
 
+BEHIND_S = 1.0
+"""When a limiter is told again that could not be told of a change."""
 SPARE_S = 1.0
 """What the reconciler gets after the grace of the requests."""
 
@@ -41,6 +43,8 @@ class SourceReconciler(Periodic[Recheck]):
     grace_s: float = 5.0
     interval_s: float = 0.5
     _has_configured: bool = field(init=False, default=False)
+    _is_behind: bool = field(init=False, default=False)
+    """Whether a limiter could not be told of a change, because its mailbox was full."""
 
     @property
     def channels(self) -> Sequence[str]:
@@ -85,12 +89,13 @@ class SourceReconciler(Periodic[Recheck]):
             self._has_configured = True
         await self._read()
         self.directory.loaded.set()
-        return None
+        return BEHIND_S if self._is_behind else None
 
     async def _store_configured(self) -> None:
         await self.environment.database.run(sources.set_configured, self.configured, now=self.environment.now())
 
     async def _read(self) -> None:
+        self._is_behind = False
         usable = await self.environment.database.read(sources.usable_sources, self.configured)
         found = {each.name: each for each in usable}
         for name, entry in list(self.directory.by_name.items()):
@@ -107,8 +112,12 @@ class SourceReconciler(Periodic[Recheck]):
     async def _inform(self, entry: SourceEntry, record: SourceRecord) -> None:
         """Tell a limiter that its source may have changed."""
         if record != entry.record:
-            with suppress(ActorGone):
+            try:
                 entry.address.tell_nowait(SourceChanged(record=record))
+            except MailboxFull:
+                self._is_behind = True
+            except ActorGone:
+                pass  # it is set aside, and shows that
         entry.address.tell_once(Recheck())  # its state may have been changed by hand
         if entry.snapshot.is_closing and not entry.snapshot.gone_because:
             await self.stop(entry.record.name)  # an earlier reconciler has closed it

@@ -185,8 +185,10 @@ class SourceRequests:
     _polls: dict[PendingRequest, None] = field(init=False, factory=dict)
     _by_ticket: dict[Ticket, PendingRequest] = field(init=False, factory=dict)
     """The request of each ticket that has no outcome, or whose caller has just left."""
-    _followers: list[tuple[datetime, int, Ticket, PendingRequest]] = field(init=False, factory=list)
+    _followers: list[tuple[datetime, int, Ticket]] = field(init=False, factory=list)
     """Tickets that share a request that waits, by the end of their own wait."""
+    _followed: set[Ticket] = field(init=False, factory=set)
+    """The tickets in `_followers`."""
 
     def __attrs_post_init__(self) -> None:
         self.snapshot = SourceSnapshot(record=self.record)
@@ -279,10 +281,16 @@ class SourceRequests:
             self.is_stale = True
         return queue
 
-    def forget_shares(self) -> None:
-        """The limits have changed: shares are read anew with the state of the source."""
+    @property
+    def has_open_ends(self) -> bool:
+        """Whether the end of a request is still to be recorded. It may close the source."""
+        return bool(self.unrecorded or self.left_over)
+
+    def forget_shares(self) -> bool:
+        """The limits have changed. Whether there are shares to be read anew."""
         self.shares.clear()
         self.unread_shares.update(place for place in self.queues if place[2] < 1)
+        return bool(self.unread_shares)
 
     def _note_pace(self, pending: PendingRequest) -> None:
         if self.waiting() <= 1:
@@ -311,12 +319,13 @@ class SourceRequests:
     def _watch(self, pending: PendingRequest) -> None:
         """The request waits as long as the most patient of its tickets; each of them keeps its own end."""
         # When the second joins, the first is no longer alone; after that only the last one is new.
-        self._keep_ends(pending, pending.tickets if len(pending.tickets) == PAIR else pending.tickets[-1:])
+        self._keep_ends(pending.tickets if len(pending.tickets) == PAIR else pending.tickets[-1:])
 
-    def _keep_ends(self, pending: PendingRequest, tickets: Sequence[Ticket]) -> None:
+    def _keep_ends(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:
-            if ticket.deadline is not None:
-                heapq.heappush(self._followers, (ticket.deadline, ticket.sequence, ticket, pending))
+            if ticket.deadline is not None and ticket not in self._followed:
+                heapq.heappush(self._followers, (ticket.deadline, ticket.sequence, ticket))
+                self._followed.add(ticket)
 
     def withdraw(self, ticket: Ticket) -> None:
         """The caller of a ticket has left. With the last one the request is dropped, or cancelled if it runs."""
@@ -344,17 +353,24 @@ class SourceRequests:
     def followers_ending(self, before: datetime) -> Iterator[Ticket]:
         """Take out the tickets that share a request that waits, and whose own wait ends before."""
         while self._followers and self._followers[0][0] < before:
-            *_, ticket, pending = heapq.heappop(self._followers)
-            if ticket.is_live and not pending.is_taken:
+            ticket = self._pop_follower()
+            if self._still_waits(ticket):
                 yield ticket
-                self._by_ticket.pop(ticket, None)
-                if pending.is_live:
-                    self._demote(pending)
+                self.withdraw(ticket)
+
+    def _pop_follower(self) -> Ticket:
+        *_, ticket = heapq.heappop(self._followers)
+        self._followed.discard(ticket)
+        return ticket
+
+    def _still_waits(self, ticket: Ticket) -> bool:
+        pending = self._by_ticket.get(ticket)
+        return ticket.is_live and pending is not None and not pending.is_taken
 
     def next_follower_end(self) -> datetime | None:
         """The first instant at which one of them has waited too long."""
-        while self._followers and (not self._followers[0][2].is_live or self._followers[0][3].is_taken):
-            heapq.heappop(self._followers)
+        while self._followers and not self._still_waits(self._followers[0][2]):
+            self._pop_follower()
         return self._followers[0][0] + timedelta.resolution if self._followers else None
 
     def take(self, pending: PendingRequest) -> None:
@@ -396,7 +412,7 @@ class SourceRequests:
         else:
             self._note_pace(pending)
         if len(pending.tickets) >= PAIR:
-            self._keep_ends(pending, pending.living())
+            self._keep_ends(pending.living())
 
     def finished(self, pending: PendingRequest) -> None:
         """The request has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TypeVar
@@ -192,10 +193,12 @@ class SlotWaiters:
         """Wait for a slot for what is the best by then: who was granted one for a person who has left bids anew."""
         while True:
             await self.acquire(source, wanted[0], is_for_people=wanted[1])
-            now_wanted = best()
-            if now_wanted is None or now_wanted[1] or source not in self._for_people:
-                return
-            self.free(source)
+            with ExitStack() as slot:
+                slot.callback(self.free, source)  # also if `best` raises
+                now_wanted = best()
+                if now_wanted is None or now_wanted[1] or source not in self._for_people:
+                    slot.pop_all()
+                    return
             wanted = now_wanted
 
     async def acquire(self, source: str, rank: Rank, *, is_for_people: bool) -> None:

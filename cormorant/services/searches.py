@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar, cast
 
+import trio
 from attrs import define, field, frozen
 
 from actors.actor import Address, Recheck
@@ -17,7 +19,7 @@ from actors.search.rate_limiter import SourceChanged
 from actors.search.request_execution import holding_slot, searching_with
 from actors.search.search import Execute, Search, Terms, app_lane
 from actors.search.source_directory import SourceDirectory, SourceEntry
-from cormorant.rules.errors import ActorError
+from cormorant.rules.errors import ActorError, StorageUnavailable
 from cormorant.rules.search import priorities, reservations
 from cormorant.rules.search.limits import INTERVAL_S_MAX, Lane, LearnedLimits
 from cormorant.rules.search.outcomes import NestedSearch, Outcome, SearchError
@@ -33,9 +35,7 @@ from storage.search.sources import SourceRecord
 T = TypeVar("T")
 
 WAIT_S_MAX = 366 * 86_400.0
-"""Who waits longer waits as long as it takes."""
-
-
+"""A search that may wait longer waits as long as it takes."""
 ADOPT_S = 1.0
 """How long a change by hand waits for a limiter to show it. One that is being restarted reads it later."""
 
@@ -136,10 +136,11 @@ class Searches:
         """Submit a search on given terms."""
         if holding_slot.get():
             raise NestedSearch
-        if not self.directory.loaded.is_set():
-            await self.directory.loaded.wait()
+        submitted_at = self.environment.now()
+        ends_at = math.inf if terms.max_wait_s is None else trio.current_time() + terms.max_wait_s
+        await self._until_loaded(ends_at)
         names = self._names(sources)
-        cached = {} if terms.function is not None else await self._cached(request, names, terms)
+        cached = {} if terms.function is not None else await self._cached(request, names, terms, ends_at)
         return await self.dispatcher.ask(
             partial(
                 Submit,
@@ -147,10 +148,22 @@ class Searches:
                 sources=names,
                 cached=cached,
                 terms=terms,
+                submitted_at=submitted_at,
                 on_complete=on_complete,
                 on_job_done=on_job_done,
             )
         )
+
+    async def _until_loaded(self, ends_at: float) -> None:
+        """Wait until the sources are known, as long as the search may wait."""
+        if self.directory.loaded.is_set():
+            return
+        with trio.move_on_at(ends_at):
+            await self.directory.loaded.wait()
+        if not self.directory.loaded.is_set():
+            raise StorageUnavailable(
+                "the sources are not known yet, because the database cannot be reached: ask again later"
+            )
 
     def _names(self, sources: Iterable[str] | None) -> list[str]:
         if sources is None:
@@ -162,15 +175,19 @@ class Searches:
         return sorted(name for name, entry in self.directory.by_name.items() if entry.record.kind in SEARCHED)
 
     async def _cached(
-        self, request: SearchRequest, names: Sequence[str], terms: Terms
+        self, request: SearchRequest, names: Sequence[str], terms: Terms, ends_at: float
     ) -> Mapping[str, Sequence[Result]]:
+        """What is known already. Nothing while the database is away: the search waits for its sources then."""
         is_kept = terms.poll or (terms.priority is not Priority.RSS and self.environment.settings.search.cache_enabled)
         if not is_kept or not names:
             return {}
         key = poll_key(request) if terms.poll else search_key(request)
         by_id = {self.directory.by_name[name].record.id: name for name in names}
-        found = await self.environment.database.read(answers.find_cached, list(by_id), key, now=self.environment.now())
-        return {by_id[source_id]: results for source_id, results in found.items()}
+        with trio.CancelScope(deadline=ends_at), suppress(StorageUnavailable):
+            now = self.environment.now()
+            found = await self.environment.database.read(answers.find_cached, list(by_id), key, now=now)
+            return {by_id[source_id]: results for source_id, results in found.items()}
+        return {}
 
     def explain(
         self,

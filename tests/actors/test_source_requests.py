@@ -120,7 +120,8 @@ class Joins(RuleBasedStateMachine):
             assert pending.terms.poll == ticket.terms.poll
             assert pending in self.taken(reserved=True) or pending.place == ticket.terms.place
             mine, asked = set(ticket.request.categories), set(pending.request.categories)
-            assert mine <= asked if ticket.terms.poll else mine == asked
+            asks_for_all = not asked
+            assert (asks_for_all or (mine and mine <= asked)) if ticket.terms.poll else mine == asked
 
     @invariant()
     def what_is_over_leaves_nothing_behind(self) -> None:
@@ -130,6 +131,38 @@ class Joins(RuleBasedStateMachine):
             assert not self.requests._polls  # noqa: SLF001 - as above
             assert not self.requests._by_ticket  # noqa: SLF001 - as above
 
+    @invariant()
+    def each_ticket_has_at_most_one_entry_for_its_own_end(self) -> None:
+        assert len(self.requests._followers) <= len(self.tickets)  # noqa: SLF001 - as above
+
 
 TestJoins = Joins.TestCase
-TestJoins.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestJoins.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+
+
+def test_a_request_that_loses_its_last_ticket_to_its_own_wait_is_forgotten() -> None:
+    joins = Joins()
+    for wait_s in (5.0, 60.0):
+        joins.submit(app=("person", 1.0), poll="known", categories=(), priority=Priority.RSS, wait_s=wait_s)
+    [_, patient] = joins.tickets
+    patient.end(OutcomeStatus.CANCELLED)
+    joins.requests.withdraw(patient)
+
+    joins.expire(wait_s=6.0)
+
+    assert joins.waiting() == []
+    joins.what_is_over_leaves_nothing_behind()
+
+
+def test_a_request_that_is_put_back_often_leaves_no_more_entries() -> None:
+    joins = Joins()
+    for _ in range(3):
+        joins.submit(app=("person", 1.0), poll="", categories=(), priority=Priority.BACKGROUND, wait_s=60.0)
+    [queue] = [queue for queue in joins.requests.queues.values() if queue.waiting()]
+    for _ in range(100):
+        best = queue.best(START, lambda *_: START)
+        assert best is not None
+        joins.requests.take(best[1])
+        joins.reserve(is_open=False)
+
+    joins.each_ticket_has_at_most_one_entry_for_its_own_end()

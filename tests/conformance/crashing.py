@@ -15,6 +15,7 @@ from actors.search.rate_limiter import Admit
 from actors.search.source_requests import SourceRequests
 from actors.search.waiting import SlotWaiters
 from cormorant.rules.errors import ActorError
+from cormorant.testing import START
 from storage.search import sources
 from supervisors import Service
 from supervisors.search_assembly import SearchAssembly
@@ -56,6 +57,7 @@ def broken_submit() -> Submit:
         sources=BROKEN,
         cached={},
         terms=BROKEN,
+        submitted_at=START,
         on_complete=None,
         on_job_done=None,
         reply=Reply(),

@@ -11,7 +11,7 @@ import trio
 from attrs import define, evolve, field
 
 from actors.actor import Recheck
-from actors.search.rate_limiter import Admit, TaskEnded, Withdraw
+from actors.search.rate_limiter import Admit, Decide, Withdraw
 from actors.search.search import Search
 from actors.search.source_directory import SourceEntry
 from cormorant.rules.errors import ActorError, AlreadyExists, CommitUnknown, StorageError, leaves_of
@@ -174,7 +174,7 @@ class Protocol(World):
             kinds = Counter(map(type, messages))
             tickets += sum(len(message.tickets) for message in messages if type(message) is Admit)
             self.expect(kinds[Withdraw] <= QUEUE_MAX, f"{name} has {kinds[Withdraw]} withdrawals unread")
-            self.expect(max(kinds[TaskEnded], kinds[Recheck]) <= 1, f"{name} has a message twice that is coalesced")
+            self.expect(max(kinds[Decide], kinds[Recheck]) <= 1, f"{name} has a message twice that is coalesced")
             unread |= {id(each): self._unread_since.get(id(each), (self.steps.count, each)) for each in messages}
             self._look_at_left(name, entry, withdrawals=kinds[Withdraw])
         count = assembly_of(service).intake.open.count
@@ -206,7 +206,7 @@ class Protocol(World):
         """Whether a limiter has read everything before it acts."""
         entry = self._entries().get(name)
         # That a task has ended is told by the drain itself.
-        unread = [] if entry is None else [each for each in unread_of(entry.address) if type(each) is not TaskEnded]
+        unread = [] if entry is None else [each for each in unread_of(entry.address) if type(each) is not Decide]
         self.expect(not unread, f"{name} had messages unread {when}: {unread}")
 
     def _heard(self, stamped: Stamped) -> None:

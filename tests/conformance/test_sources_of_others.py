@@ -9,15 +9,20 @@ from random import SystemRandom
 
 import pytest
 import trio
+from attrs import evolve
 from sqlalchemy import Connection
 
 from actors import SystemClock
+from actors.environment import SearchSource
 from actors.search import rate_limiter
 from cormorant.rules.ports import ignore
 from cormorant.rules.search import reservations
+from cormorant.rules.search.requests import SearchPage, SearchRequest
+from cormorant.rules.secrets import Secret
 from cormorant.testing import ScriptedSource, scripted, settings
 from storage.database import Database, Mode, StorageOptions
 from storage.search import source_states, sources
+from storage.search.sources import SourceRecord
 from supervisors import Service, open_service
 from tests.bounds import WAIT_S
 from tests.conformance.searching import statuses
@@ -44,12 +49,12 @@ def never_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def service_and_other(url: str) -> AsyncIterator[tuple[Service, Database]]:
+async def service_and_other(url: str, search: SearchSource | None = None) -> AsyncIterator[tuple[Service, Database]]:
     """A service without sources of its own, and the database as another process has it."""
     ours, other = (
         Database(StorageOptions(url=url), mode=Mode.THREADS, emit=ignore, chance=SystemRandom()) for _ in range(2)
     )
-    environment = environment_of(database=ours, search=scripted({"a": ScriptedSource(["found"])}))
+    environment = environment_of(database=ours, search=search or scripted({"a": ScriptedSource(["found"])}))
     async with open_service(settings(), environment=environment) as service, trio.open_nursery() as nursery:
         await nursery.start(other)
         await service.sources.search("until the sources are known", sources=[])
@@ -85,6 +90,25 @@ async def test_the_end_of_a_pause_in_another_process_lets_what_waits_go_at_once(
         await other.run(source_states.change, number, reservations.resume, configured=FREE)
 
         assert await statuses(search) == {"a": "found"}
+
+
+async def test_a_key_that_another_process_changes_is_used_by_the_next_request(url: str) -> None:
+    keys: list[str] = []
+
+    async def ask(record: SourceRecord, _: SearchRequest) -> SearchPage:
+        await trio.lowlevel.checkpoint()
+        keys.append(record.key.reveal())
+        return SearchPage(results=())
+
+    async with service_and_other(url, search=ask) as (service, other):
+        await other.run(added)
+        await until(lambda: is_known(service))
+        record = await other.read(sources.find, "a")
+        await other.run(sources.change, evolve(record, key=Secret("new")), now=SystemClock().now())
+        while keys[-1:] != ["new"]:
+            await statuses(await service.search(f"one {len(keys)}"))
+
+    assert keys[-1] == "new"
 
 
 async def test_a_source_that_another_process_removes_is_dropped_at_once(url: str) -> None:

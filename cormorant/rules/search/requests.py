@@ -112,13 +112,17 @@ def poll_key(request: SearchRequest) -> str:
 def together(one: SearchRequest, other: SearchRequest) -> SearchRequest | None:
     """One poll for new releases instead of two: `one` itself if it asks for all. None: they have too many categories.
 
+    A poll without categories asks for all of them.
+
     >>> tv, both = SearchRequest(categories=[5030]), SearchRequest(categories=[5030, 2000])
-    >>> together(both, tv) is both, together(tv, both).categories
-    (True, (2000, 5030))
+    >>> together(both, tv) is both, together(tv, both).categories, together(tv, SearchRequest()).categories
+    (True, (2000, 5030), ())
     """
     categories = {*one.categories, *other.categories}
-    if len(categories) == len(set(one.categories)):
+    if not one.categories or (other.categories and len(categories) == len(set(one.categories))):
         return one
+    if not other.categories:
+        return evolve(one, categories=())
     return None if len(categories) > CATEGORIES_MAX else evolve(one, categories=sorted(categories))
 
 
