@@ -73,7 +73,7 @@ class ArrClient:
         return [_entry(each) for each in await self._all()]
 
     async def add(self, name: str, endpoint: GateEndpoint, key: Secret) -> None:
-        """Add an indexer to the app. The app tests it first, and `JsonApiRefused` has its reason."""
+        """Add an indexer to the app. The app tests it first, and `SourceRefused` has its reason."""
         await self.api.change("POST", self._path("/indexer"), await self._made(name, endpoint, key))
 
     async def update(self, entry: AppIndexer, endpoint: GateEndpoint, key: Secret) -> None:

@@ -183,10 +183,6 @@ class LruCache(Generic[T]):
         if len(self._values) > self.at_most:
             self._values.popitem(last=False)
 
-    def forget(self, name: str) -> None:
-        """Forget."""
-        self._values.pop(name, None)
-
     def __len__(self) -> int:
         return len(self._values)
 

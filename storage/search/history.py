@@ -61,10 +61,9 @@ def record(connection: Connection, asked: Sequence[HistoryEntry]) -> None:
         )
 
 
-def recent(connection: Connection, *, source: str | None = None, limit: int = 100) -> list[HistoryEntry]:
+def recent(connection: Connection, *, limit: int = 100) -> list[HistoryEntry]:
     """The latest, newest first."""
-    statement = _RECENT if source is None else _RECENT_OF
-    return [ENTRY.from_row(row) for row in connection.execute(statement, {"source": source, "limit": limit})]
+    return [ENTRY.from_row(row) for row in connection.execute(_RECENT, {"limit": limit})]
 
 
 def prune(connection: Connection, *, before: datetime, keep: int, limit: int) -> int:
@@ -75,7 +74,6 @@ def prune(connection: Connection, *, before: datetime, keep: int, limit: int) ->
 
 _RECORD = FastStatement(ENTRY.insert())
 _RECENT = text(f"SELECT {ENTRY.columns} FROM search_history ORDER BY id DESC LIMIT :limit")
-_RECENT_OF = text(f"SELECT {ENTRY.columns} FROM search_history WHERE source = :source ORDER BY id DESC LIMIT :limit")
 _PRUNE = text("""
     DELETE FROM search_history WHERE id IN (
         SELECT id FROM search_history

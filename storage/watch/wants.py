@@ -89,11 +89,6 @@ def recent(
     return [WANT.from_row(row) for row in connection.execute(statement, words)]
 
 
-def counts(connection: Connection) -> dict[WantState, int]:
-    """How many are in each state."""
-    return {WantState(row.state): row.number for row in connection.execute(_COUNTS)}
-
-
 def change(  # noqa: PLR0913 - what may change with the state, all with a default
     connection: Connection,
     want_id: int,
@@ -214,7 +209,6 @@ _RECENT_IN = text(
 _RECENT_LIKED = text(
     f"SELECT {WANT.columns} FROM wants WHERE state <> 'ignored' AND id < :before_id ORDER BY id DESC LIMIT :limit"
 )
-_COUNTS = text("SELECT state, count(*) AS number FROM wants GROUP BY state")
 _CHANGE = text("""
     UPDATE wants SET state = :state, reason = :reason, looks = :looks, chosen_ref = :chosen_ref, next_at = :next_at,
                      changed_at = :changed_at

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from cormorant.clients.http.json_api import JsonApi, JsonApiRefused
+from cormorant.clients.http.json_api import JsonApi
 from cormorant.clients.http.transport import Transport
 from cormorant.playground import open_playground
 from cormorant.playground.arr import APPS, MASKED, Arr
 from cormorant.playground.prowlarr import Prowlarr, ProwlarrEntry
+from cormorant.rules.search.outcomes import SourceRefused
 from cormorant.rules.secrets import Secret
 from cormorant.settings import load_settings
 from cormorant.testing import in_line
@@ -173,7 +174,7 @@ async def test_the_stand_in_hides_keys_and_keeps_them_and_wants_no_aggregate(tmp
         [shown] = await api.get("/api/v3/indexer")
         await api.change("PUT", f"/api/v3/indexer/{number}", shown)
         aggregate = shown | {"name": "All", "fields": [{"name": "baseUrl", "value": "http://j/torznab/all"}]}
-        with pytest.raises(JsonApiRefused, match="all endpoint is not supported"):
+        with pytest.raises(SourceRefused, match="all endpoint is not supported"):
             await api.change("POST", "/api/v3/indexer", aggregate)
         await api.change("POST", "/api/v3/indexer?forceSave=true", aggregate)
 

@@ -61,4 +61,3 @@ async def test_before_it_was_given_it_is_absent_or_nobody_knows(tmp_path: Path, 
         receipt = await target.status(parcel(next(iter(target.takes))), None)
 
     assert receipt.standing is (ParcelState.ABSENT if target.can_be_asked else ParcelState.UNKNOWN)
-    assert not receipt.is_final

@@ -204,7 +204,7 @@ async def test_caps_are_asked_for_and_read() -> None:
     assert server.asked[0].params == {"t": "caps", "apikey": KEY}
     assert caps.page_size == 100
     assert caps.searching == {"search": frozenset({"q"}), "music": frozenset({"q", "artist", "album"})}
-    assert (caps.can_combine_ids("music"), caps.can_combine_ids("search")) == (True, False)
+    assert caps.states_params == {"music"}
     assert [(each.id, each.name, len(each.children)) for each in caps.categories] == [(100001, "Own", 1)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 import trio
@@ -151,3 +152,16 @@ async def test_what_does_not_say_that_it_is_json_is_refused(method: str, path: s
     request = StandInRequest(method=method, path=f"/api/v0{path}", headers={"x-api-key": slskd.key}, body=b"{}")
 
     assert (await slskd.answer(request)).status == 415
+
+
+def test_a_transfer_that_is_cancelled_ends_so_and_an_unknown_one_is_not_found() -> None:
+    slskd = SlskdStandIn(now_s=Now(), lag_s=0.0)
+    batch = {"id": str(UUID(int=9)), "username": "one", "files": [{"filename": "x\\song.flac", "size": 1}]}
+    asked(slskd, "POST", "/transfers/downloads/batches", batch)
+
+    cancelled = asked(slskd, "DELETE", f"/transfers/downloads/one/{slskd.transfers[0].id}")[0]
+    unknown = asked(slskd, "DELETE", f"/transfers/downloads/one/{UUID(int=9)}")[0]
+
+    assert (cancelled, unknown) == (204, 404)
+    shown = asked(slskd, "GET", "/transfers/downloads/one")[1]
+    assert [file["state"] for folder in shown["directories"] for file in folder["files"]] == ["Completed, Cancelled"]

@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from cormorant.rules.jobs.states import FINISHED, LIVE, WAITING, AttemptCount, JobState, Verb, state_after
+from cormorant.rules.errors import IllegalChange
+from cormorant.rules.jobs.states import FINISHED, LIVE, WAITING, JobState, Verb, allowed_from
 
 COUNTING = frozenset({Verb.RETRY, Verb.RECLAIM})
+_TO = {
+    Verb.CLAIM: JobState.RUNNING,
+    Verb.COMPLETE: JobState.SUCCEEDED,
+    Verb.RETRY: JobState.RETRYABLE,
+    Verb.SNOOZE: JobState.PENDING,
+    Verb.FAIL: JobState.FAILED,
+    Verb.CANCEL: JobState.CANCELLED,
+    Verb.RECLAIM: JobState.PENDING,
+    Verb.RELEASE: JobState.PENDING,
+    Verb.REVIVE: JobState.PENDING,
+}
+
+
+@frozen(kw_only=True)
+class AttemptCount:
+    """How much of a job's patience is used: attempts that failed, or were lost with their worker."""
+
+    attempts: int
+    attempts_max: int
+
+
+def state_after(
+    verb: Verb, state: JobState, *, effort: AttemptCount, started: bool = True, runs_again: bool = False
+) -> JobState:
+    """Where a change leads, or `IllegalChange`.
+
+    A retry or a reclaim uses up an attempt, a reclaim only if the job had `started`: one that never ran cannot be the
+    poison. With the last attempt it ends as failed. A job that `runs_again` was enqueued once more while it ran, and
+    starts afresh instead of finishing.
+
+    >>> state_after(Verb.RETRY, JobState.RUNNING, effort=AttemptCount(attempts=9, attempts_max=10))
+    <JobState.FAILED: 'failed'>
+    >>> state_after(Verb.COMPLETE, JobState.RUNNING, effort=AttemptCount(attempts=0, attempts_max=10), runs_again=True)
+    <JobState.PENDING: 'pending'>
+    """
+    if state not in allowed_from(verb):
+        raise IllegalChange(verb=verb.value, state=state.value)
+    counts = verb is Verb.RETRY or (verb is Verb.RECLAIM and started)
+    to = JobState.FAILED if counts and effort.attempts + 1 >= effort.attempts_max else _TO[verb]
+    ends = to in {JobState.SUCCEEDED, JobState.FAILED}
+    return JobState.PENDING if ends and runs_again and verb is not Verb.CANCEL else to
 
 
 @define(kw_only=True)

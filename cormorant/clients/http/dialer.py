@@ -37,10 +37,6 @@ class Dialer(httpcore2.AsyncNetworkBackend):
         self._written = frozenset(written)
         self._trio = httpcore2.TrioBackend()
 
-    def is_written(self, place: Place) -> bool:
-        """Whether the operator wrote this host and port."""
-        return place in self._written
-
     def check_name(self, place: Place) -> None:
         """Refuse what can be refused without resolving. With a proxy this is all that can be done from here."""
         host = place[0]

@@ -30,15 +30,6 @@ _TOO_MANY: Final = 429
 _SERVER: Final = 500
 
 
-class JsonApiRefused(SourceRefused):
-    """The app looked at what it was given and said why it does not take it."""
-
-    def __init__(self, message: str, *, parts: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.parts = parts
-        """The fields that it does not like, by its own names."""
-
-
 @frozen(kw_only=True)
 class JsonApi:
     """One app. `app` is what people call it, `url` its address as they write it."""
@@ -57,7 +48,7 @@ class JsonApi:
         return await self._understood(answer)
 
     async def change(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask for a change. Raises a `SourceError`; a `JsonApiRefused` if it does not like the body."""
+        """Ask for a change. Raises a `SourceError`; a `SourceRefused` if it does not like the body."""
         answer = await self.transport.ask(
             method,
             self._address(path),
@@ -104,8 +95,7 @@ class JsonApi:
         words = "; ".join(dict.fromkeys(str(each.get("errorMessage", "")) for each in failures))
         if isinstance(said, dict):
             words = str(said.get("message") or said.get("error") or "")
-        shown = shortened(words, [self.key], length_max=300) or f"HTTP {answer.status}"
-        raise JsonApiRefused(shown, parts=tuple(str(each.get("propertyName", "")) for each in failures))
+        raise SourceRefused(shortened(words, [self.key], length_max=300) or f"HTTP {answer.status}")
 
 
 _STATED_BYTES_MAX: Final = 10_000

@@ -72,10 +72,6 @@ class PartFile:
         """Make sure that a power cut does not lose it."""
         os.fsync(self._file.fileno())
 
-    def close(self) -> None:
-        """Write no more."""
-        self._file.close()
-
     def drop(self) -> None:
         """Leave nothing half done behind."""
         self._file.close()

@@ -16,7 +16,6 @@ from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.slskd_replies import (
     BUSY_S,
     Transfer,
-    newest,
     read_transfers,
     receipt_of_transfers,
 )
@@ -107,18 +106,6 @@ class SlskdTarget:
             transfers = await self._transfers(f"{_BATCHES}/{batch_id_of(parcel.key)}")
         return receipt_of_transfers(names, transfers, target_id=batch_id_of(parcel.key))
 
-    async def cancel(self, parcel: Parcel) -> int:
-        """Stop fetching what is not there yet; how many files that were."""
-        names = {name for name, _ in parcel.files}
-        path = f"{_DOWNLOADS}/{segment(parcel.username)}"
-        ours = newest(transfer for transfer in await self._transfers(path) if transfer.filename in names)
-        live = [one for one in ours.values() if one.standing in {ParcelState.PRESENT, ParcelState.RUNNING}]
-        for transfer in live:
-            answer = await self._call("DELETE", f"{path}/{segment(transfer.id)}", params=(("remove", "false"),))
-            if answer.status != _NOT_FOUND:
-                self._caller.refuse_status(answer)
-        return len(live)
-
     async def test(self) -> str:
         """Which version answers, and whether it is connected."""
         version = await self._call("GET", "/api/v0/application/version")
@@ -203,19 +190,11 @@ class SlskdTarget:
             raise self._caller.strange(answer)
         return await self._environment.offload(read_transfers, said)
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        value: Any = None,
-        *,
-        gives: bool = False,
-        params: tuple[tuple[str, str], ...] = (),
-    ) -> Answer:
+    async def _call(self, method: str, path: str, value: Any = None, *, gives: bool = False) -> Answer:
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
         content = RequestBody(type="application/json", body=json_body(value))
         headers = {"X-API-Key": self._key.reveal()}
-        call = TargetRequest(method=method, path=path, headers=headers, content=content, params=params, gives=gives)
+        call = TargetRequest(method=method, path=path, headers=headers, content=content, gives=gives)
         return await self._caller.call(call)
 
 

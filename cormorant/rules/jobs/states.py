@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from cormorant.rules.errors import IllegalChange, PayloadRefused
+from cormorant.rules.errors import PayloadRefused
 
 PAUSED_FLAG = "jobs.paused"
 """The switch that keeps every process from claiming jobs."""
@@ -52,52 +52,11 @@ _FROM: dict[Verb, frozenset[JobState]] = {
     Verb.REVIVE: frozenset({JobState.FAILED, JobState.CANCELLED}),
 }
 _RUNNING = frozenset({JobState.RUNNING})
-_TO = {
-    Verb.CLAIM: JobState.RUNNING,
-    Verb.COMPLETE: JobState.SUCCEEDED,
-    Verb.RETRY: JobState.RETRYABLE,
-    Verb.SNOOZE: JobState.PENDING,
-    Verb.FAIL: JobState.FAILED,
-    Verb.CANCEL: JobState.CANCELLED,
-    Verb.RECLAIM: JobState.PENDING,
-    Verb.RELEASE: JobState.PENDING,
-    Verb.REVIVE: JobState.PENDING,
-}
 
 
 def allowed_from(verb: Verb) -> frozenset[JobState]:
     """The states in which a change may happen. Changes by an owner happen to running jobs only."""
     return _FROM.get(verb, _RUNNING)
-
-
-@frozen(kw_only=True)
-class AttemptCount:
-    """How much of a job's patience is used: attempts that failed, or were lost with their worker."""
-
-    attempts: int
-    attempts_max: int
-
-
-def state_after(
-    verb: Verb, state: JobState, *, effort: AttemptCount, started: bool = True, runs_again: bool = False
-) -> JobState:
-    """Where a change leads, or `IllegalChange`.
-
-    A retry or a reclaim uses up an attempt, a reclaim only if the job had `started`: one that never ran cannot be the
-    poison. With the last attempt it ends as failed. A job that `runs_again` was enqueued once more while it ran, and
-    starts afresh instead of finishing.
-
-    >>> state_after(Verb.RETRY, JobState.RUNNING, effort=AttemptCount(attempts=9, attempts_max=10))
-    <JobState.FAILED: 'failed'>
-    >>> state_after(Verb.COMPLETE, JobState.RUNNING, effort=AttemptCount(attempts=0, attempts_max=10), runs_again=True)
-    <JobState.PENDING: 'pending'>
-    """
-    if state not in allowed_from(verb):
-        raise IllegalChange(verb=verb.value, state=state.value)
-    counts = verb is Verb.RETRY or (verb is Verb.RECLAIM and started)
-    to = JobState.FAILED if counts and effort.attempts + 1 >= effort.attempts_max else _TO[verb]
-    ends = to in {JobState.SUCCEEDED, JobState.FAILED}
-    return JobState.PENDING if ends and runs_again and verb is not Verb.CANCEL else to
 
 
 SPREAD = 0.2

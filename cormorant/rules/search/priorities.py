@@ -15,7 +15,6 @@ __all__ = [
     "aged",
     "max_wait_s",
     "multiplier",
-    "seconds_to_next_step",
     "sorted_as",
     "timeout_s",
 ]
@@ -107,14 +106,3 @@ def aged(priority: Priority, waited_s: float) -> Priority:
     if waited_s >= priority * AGEING_STEP_S:
         return Priority.INTERACTIVE
     return _BY_VALUE[priority - int(waited_s // AGEING_STEP_S)]
-
-
-def seconds_to_next_step(priority: Priority, waited_s: float) -> float | None:
-    """How long until the class rises again; None when it is the highest.
-
-    >>> seconds_to_next_step(Priority.RSS, 10.0), seconds_to_next_step(Priority.RSS, 300.0)
-    (290.0, None)
-    """
-    if waited_s >= priority * AGEING_STEP_S:
-        return None
-    return AGEING_STEP_S - max(0.0, waited_s) % AGEING_STEP_S

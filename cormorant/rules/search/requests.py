@@ -215,10 +215,6 @@ class Caps:
         """Whether it offers this kind of search with all of these parameters."""
         return kind in self.searching and self.searching[kind].issuperset(params)
 
-    def can_combine_ids(self, kind: SearchKind) -> bool:
-        """Whether several ids may stand in one request: only where the source lists its parameters."""
-        return kind in self.states_params
-
 
 def page_size(default: str | None, largest: str | None) -> int:
     """How many results to ask for at once, whatever a source states: at most 100, and 100 when it states nonsense.

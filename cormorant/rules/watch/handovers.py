@@ -197,15 +197,6 @@ class ParcelStatus:
     is_stalled: bool = False
     """It runs and gets nothing. If that lasts, another candidate is better."""
 
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing more will come.
-
-        >>> ParcelStatus(standing=ParcelState.DONE).is_final, ParcelStatus(standing=ParcelState.PRESENT).is_final
-        (True, False)
-        """
-        return self.standing in {ParcelState.DONE, ParcelState.FAILED}
-
 
 @frozen(kw_only=True)
 class TargetView:

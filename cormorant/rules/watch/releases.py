@@ -12,8 +12,6 @@ from attrs import frozen
 
 from cormorant.rules.watch.titles import plain_title
 
-Precision = Literal["day", "month", "year"]
-
 _WRITTEN: Final = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", re.ASCII)
 _PARTS: Final = {"year": 1, "month": 2, "day": 3}
 _NO_OVERLAP: Final = timedelta()
@@ -31,13 +29,6 @@ class ReleaseDate:
         if self.month is None and self.day is not None:
             raise ValueError("a day without its month is no date")
         date(self.year, self.month or 1, self.day or 1)
-
-    @property
-    def precision(self) -> Precision:
-        """How much of it is known."""
-        if self.month is None:
-            return "year"
-        return "month" if self.day is None else "day"
 
     @property
     def earliest(self) -> date:

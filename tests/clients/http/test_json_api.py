@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from cormorant.clients.http.json_api import JsonApi, JsonApiRefused
+from cormorant.clients.http.json_api import JsonApi
 from cormorant.clients.http.transport import Transport
 from cormorant.playground import open_playground
 from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json
@@ -68,8 +68,8 @@ async def test_a_body_is_sent_whole_with_the_key_in_a_header() -> None:
         (as_json({}, status=500), SourceUnavailable, "it is in trouble itself .HTTP 500.; look at its log"),
         (StandInResponse(body=b"not json"), SourceRefused, "does not answer in JSON, so it is not Sonarr"),
         (StandInResponse(body=b"[" * 100_000), SourceRefused, "does not answer in JSON"),
-        (as_json({"message": f"no, {KEY}"}, status=400), JsonApiRefused, r"no, \*\*\*"),
-        (as_json([{"errorMessage": "a"}, {"errorMessage": "a"}, 3], status=400), JsonApiRefused, "^a$"),
+        (as_json({"message": f"no, {KEY}"}, status=400), SourceRefused, r"no, \*\*\*"),
+        (as_json([{"errorMessage": "a"}, {"errorMessage": "a"}, 3], status=400), SourceRefused, "^a$"),
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])

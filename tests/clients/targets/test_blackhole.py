@@ -17,7 +17,7 @@ import trio
 
 from actors.environment import in_thread
 from cormorant.clients.targets.blackhole import Blackhole
-from cormorant.clients.targets.folders import SIDE, Folder
+from cormorant.clients.targets.folders import SIDE
 from cormorant.rules.watch.handovers import (
     ParcelKind,
     ParcelState,
@@ -314,11 +314,10 @@ async def test_a_disk_that_fails_after_the_name_was_given_leaves_doubt_and_the_l
 
 
 def die_before_the_name_is_given(folder: Path) -> None:
-    part = Folder(folder, in_line).begin("want-7-1")
-    part.write(TORRENT)
-    part.finish()
-    part.close()
-    note = {"path": "A title.torrent", "part": part.path.name}
+    (folder / SIDE).mkdir()
+    part = folder / SIDE / "want-7-1.0f.part"
+    part.write_bytes(TORRENT)
+    note = {"path": "A title.torrent", "part": part.name}
     (folder / SIDE / "want-7-1.json").write_text(json.dumps(note))
 
 

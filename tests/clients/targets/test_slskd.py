@@ -221,18 +221,6 @@ async def test_completed_is_no_success(fate: str) -> None:
     assert ("File not shared" if fate == "Rejected" else fate) in (seen.reason or "")
 
 
-async def test_what_is_not_there_yet_can_be_cancelled() -> None:
-    async with playing() as (target, slskd, _):
-        given = await target.submit(parcel())
-        stopped = await target.cancel(parcel())
-        seen = await target.status(parcel(), given)
-        again = await target.cancel(parcel())
-
-    assert (stopped, again) == (2, 0)
-    assert seen.standing is ParcelState.FAILED
-    assert [each.params for each in slskd.asked if each.method == "DELETE"] == [{"remove": "false"}] * 2
-
-
 async def test_a_moment_is_asked_for_when_it_takes_other_files() -> None:
     async with raw_server({"*": page('"Only one"', status="429 Too Many")}) as server:
         transport = Transport(written=[server.url])

@@ -12,14 +12,13 @@ from cormorant.rules.jobs.states import (
     LIVE,
     SPREAD,
     WAITING,
-    AttemptCount,
     JobState,
     RetryPolicy,
     Verb,
     allowed_from,
     delay_before_retry,
-    state_after,
 )
+from tests.storage.jobs_model import AttemptCount, state_after
 
 FRESH = AttemptCount(attempts=0, attempts_max=10)
 ROUNDING = 1e-9

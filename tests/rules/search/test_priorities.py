@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cormorant.rules.search.priorities import (
-    AGEING_STEP_S,
-    PACE_MULTIPLIERS,
-    Priority,
-    aged,
-    seconds_to_next_step,
-    sorted_as,
-)
+from cormorant.rules.search.priorities import PACE_MULTIPLIERS, Priority, aged, sorted_as
 
 PRIORITIES = st.sampled_from(Priority)
 WAITS = st.floats(-1e3, 1e9)
@@ -38,14 +31,3 @@ def test_every_300_s_are_one_class(waited_s: float, steps: int) -> None:
 @given(PRIORITIES, WAITS, WAITS)
 def test_waiting_longer_never_makes_less_urgent(priority: Priority, one: float, other: float) -> None:
     assert aged(priority, max(one, other)) <= aged(priority, min(one, other)) <= priority
-
-
-@given(PRIORITIES, st.floats(0, 1e4))
-def test_the_next_step_comes_when_it_is_said_to(priority: Priority, waited_s: float) -> None:
-    rest_s = seconds_to_next_step(priority, waited_s)
-
-    if rest_s is None:
-        assert aged(priority, waited_s) is Priority.INTERACTIVE
-    else:
-        assert 0 < rest_s <= AGEING_STEP_S
-        assert aged(priority, waited_s + rest_s + 1e-6) < aged(priority, waited_s)
