@@ -41,8 +41,6 @@ def _files(item: Json, name: str) -> Iterator[PeerFile]:
             filename=text_of(file, "filename"),
             size_bytes=number_of(file, "size") or 0,
             bit_rate=number_of(file, "bitRate"),
-            bit_depth=number_of(file, "bitDepth"),
-            sample_rate=number_of(file, "sampleRate"),
             length_s=number_of(file, "length"),
             is_locked=file.get("isLocked") is True,
         )

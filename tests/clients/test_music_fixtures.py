@@ -126,7 +126,7 @@ def test_answers_of_peers_are_read_and_ranked() -> None:
     ranking = rank_albums(responses, PeerQuery(artist="Artist", title="Album", tracks_total=2))
 
     assert [len(response.files) for response in responses] == [2, 3]
-    assert [(one.username, one.format, one.size_bytes) for one in ranking.candidates] == [
+    assert [(one.username, one.format, one.size_bytes) for one in ranking] == [
         ("peer1", "flac", 55_000_000),
         ("peer2", "mp3", 15_500_000),
     ]

@@ -18,14 +18,11 @@ from cormorant.rules.search.requests import Result, SearchRequest
 from cormorant.rules.watch.titles import plain_words, without_marks
 
 FORMATS: Final = ("flac", "wav", "mp3-320", "m4a", "opus", "ogg", "mp3")
-"""What is preferred unless told otherwise, best first. Other audio comes after these."""
+"""What is preferred, best first. Other audio comes after these."""
 
-SEARCH_LENGTH_MAX: Final = 200
 CANDIDATES_MAX: Final = 100
-REJECTED_MAX: Final = 50
-"""So many candidates and refusals are told; more nobody tries or reads."""
+"""So many candidates are told; more nobody tries."""
 
-_NO_WORD: Final = re.compile(r"[\W_]+")
 _AUDIO: Final = frozenset(
     {"aac", "aif", "aiff", "alac", "ape", "flac", "m4a", "mp3", "mpc", "ogg", "opus", "wav", "wma", "wv"}
 )
@@ -45,8 +42,6 @@ class PeerFile:
     filename: str
     size_bytes: int
     bit_rate: int | None = None
-    bit_depth: int | None = None
-    sample_rate: int | None = None
     length_s: int | None = None
     is_locked: bool = False
 
@@ -81,8 +76,6 @@ class PeerQuery:
     title: str
     artist: str = ""
     tracks_total: int | None = None
-    formats: tuple[str, ...] = FORMATS
-    formats_only: bool = False
 
 
 @frozen(kw_only=True)
@@ -109,70 +102,26 @@ class PeerOffer:
         return tuple((file.filename, file.size_bytes) for file in self.files)
 
 
-@frozen(kw_only=True)
-class RejectedOffer:
-    """Files that are not fetched, and why."""
-
-    username: str
-    folder: str
-    because: str
-
-
-@frozen(kw_only=True)
-class Ranking:
-    """The candidates, best first, and the first few that were rejected."""
-
-    candidates: tuple[PeerOffer, ...] = ()
-    rejected: tuple[RejectedOffer, ...] = ()
-
-
-def search_texts(wish: PeerQuery) -> tuple[str, ...]:
-    """What to search for, one after the other until something is found: as it is written, then without accents.
-
-    Signs are left out: a minus before a word would exclude it.
-
-    >>> search_texts(PeerQuery(artist="Björk", title="Post (Remastered) - Live!"))
-    ('björk post live', 'bjork post live')
-    """
-    wanted = f"{wish.artist} {without_marks(wish.title)}"
-    written = " ".join(_NO_WORD.sub(" ", wanted.casefold()).split())
-    return tuple(text for text in dict.fromkeys([_short(written), _short(plain_words(wanted))]) if text)
-
-
-def _short(text: str) -> str:
-    """No longer than is searched for, and no part of a word at the end."""
-    return text if len(text) <= SEARCH_LENGTH_MAX else text[: SEARCH_LENGTH_MAX + 1].rpartition(" ")[0]
-
-
-def rank_albums(responses: Iterable[PeerResponse], wish: PeerQuery) -> Ranking:
+def rank_albums(responses: Iterable[PeerResponse], wish: PeerQuery) -> tuple[PeerOffer, ...]:
     """Whole albums: one peer, one folder (or the discs in it), one format, and the right number of tracks."""
-    words = [("title", _PathText.of(wish.title)), ("artist", _PathText.of(wish.artist))]
-    offers: list[PeerOffer] = []
-    rejected: list[RejectedOffer] = []
-    for offer in chain.from_iterable(map(_offers, responses)):
-        because = _why_not(offer, wish, words)
-        if because:
-            rejected.append(RejectedOffer(username=offer.username, folder=offer.folder, because=because))
-        else:
-            offers.append(offer)
-    rejected.sort(key=lambda one: (one.username, one.folder, one.because))
-    return Ranking(candidates=_best(offers, wish), rejected=tuple(rejected[:REJECTED_MAX]))
+    words = [_PathText.of(wish.title), _PathText.of(wish.artist)]
+    offers = chain.from_iterable(map(_offers, responses))
+    return _best((offer for offer in offers if _fits(offer, wish, words)), wish.tracks_total)
 
 
-def rank_track(responses: Sequence[PeerResponse], wish: PeerQuery, track: str) -> Ranking:
+def rank_track(responses: Sequence[PeerResponse], wish: PeerQuery, track: str) -> tuple[PeerOffer, ...]:
     """Single files whose name has the words of `track`: the way out where no peer has the whole album."""
     name, artist = _PathText.of(_GUESTS.sub("", track)), _PathText.of(wish.artist)
     # Looked at once for all files in them: an answer has ten thousand files.
     folders = {file.folder for response in responses for file in response.files}
     theirs = {folder for folder in folders if artist.are_in(folder)}
-    offers = [
+    offers = (
         _offer(response, file.folder, [file])
         for response in responses
         for file in _fetchable(response)
         if name.are_in(_name(file)) and (file.folder in theirs or artist.are_in(file.filename))
-    ]
-    allowed = [offer for offer in offers if not wish.formats_only or offer.format in wish.formats]
-    return Ranking(candidates=_best(allowed, evolve(wish, tracks_total=None)))
+    )
+    return _best(offers, None)
 
 
 @frozen
@@ -241,32 +190,27 @@ def _format(files: Sequence[PeerFile]) -> str:
     return extension
 
 
-def _why_not(offer: PeerOffer, wish: PeerQuery, words: Iterable[tuple[str, _PathText]]) -> str:
-    count = len(offer.files)
-    if wish.tracks_total is not None and count != wish.tracks_total:
-        return f"{count} {offer.format} {'track' if count == 1 else 'tracks'}, wanted {wish.tracks_total}"
-    if wish.formats_only and offer.format not in wish.formats:
-        return f"{offer.format}, wanted {' or '.join(wish.formats)}"
-    for what, wanted in words:
-        if not wanted.are_in(offer.folder) and not all(wanted.are_in(file.filename) for file in offer.files):
-            return f"the {what} is not in the path"
-    return ""
+def _fits(offer: PeerOffer, wish: PeerQuery, words: Sequence[_PathText]) -> bool:
+    if wish.tracks_total not in {None, len(offer.files)}:
+        return False
+    return all(
+        wanted.are_in(offer.folder) or all(wanted.are_in(file.filename) for file in offer.files) for wanted in words
+    )
 
 
 def _name(file: PeerFile) -> str:
     return file.filename.rpartition("\\")[2].rpartition(".")[0]
 
 
-def _best(offers: Iterable[PeerOffer], wish: PeerQuery) -> tuple[PeerOffer, ...]:
-    ranked = sorted(offers, key=lambda offer: rank(offer, wish))
-    return tuple(_explained(offer, wish) for offer in ranked[:CANDIDATES_MAX])
+def _best(offers: Iterable[PeerOffer], tracks_total: int | None) -> tuple[PeerOffer, ...]:
+    return tuple(_explained(offer, tracks_total) for offer in sorted(offers, key=rank)[:CANDIDATES_MAX])
 
 
-def rank(candidate: PeerOffer, wish: PeerQuery) -> tuple[object, ...]:
+def rank(candidate: PeerOffer) -> tuple[object, ...]:
     """What candidates are compared by; less is better. Only what fetches the same files compares equal."""
     return (
         not candidate.has_free_slot,
-        _preference(candidate.format, wish),
+        _preference(candidate.format),
         -len(candidate.files),
         -candidate.speed_bytes_s,
         candidate.queue_length,
@@ -277,16 +221,16 @@ def rank(candidate: PeerOffer, wish: PeerQuery) -> tuple[object, ...]:
     )
 
 
-def _preference(kind: str, wish: PeerQuery) -> int:
-    return wish.formats.index(kind) if kind in wish.formats else len(wish.formats)
+def _preference(kind: str) -> int:
+    return FORMATS.index(kind) if kind in FORMATS else len(FORMATS)
 
 
-def _explained(offer: PeerOffer, wish: PeerQuery) -> PeerOffer:
-    count, preference = len(offer.files), _preference(offer.format, wish)
-    wanted = "" if wish.tracks_total is None else f" of {wish.tracks_total}"
+def _explained(offer: PeerOffer, tracks_total: int | None) -> PeerOffer:
+    count, preference = len(offer.files), _preference(offer.format)
+    wanted = "" if tracks_total is None else f" of {tracks_total}"
     reasons = (
         "a free upload slot" if offer.has_free_slot else "no free upload slot",
-        f"{offer.format}, choice {preference + 1}" if preference < len(wish.formats) else f"{offer.format}, no choice",
+        f"{offer.format}, choice {preference + 1}" if preference < len(FORMATS) else f"{offer.format}, no choice",
         f"{count}{wanted} {'track' if count == 1 else 'tracks'}",
         f"{offer.speed_bytes_s / _MEGABYTE:.1f} MB/s",
         f"{offer.queue_length} in its queue",
@@ -306,9 +250,9 @@ def offered(responses: Sequence[PeerResponse], request: SearchRequest) -> tuple[
     said = params.get("tracks", "")
     tracks = int(said) if said.isdecimal() else 0
     wish = PeerQuery(title=title, artist=params.get("artist", ""), tracks_total=tracks or None)
-    ranked = () if "title" in params else rank_albums(responses, wish).candidates
+    ranked = () if "title" in params else rank_albums(responses, wish)
     if not ranked and "album" not in params:
-        ranked = rank_track(responses, wish, title).candidates
+        ranked = rank_track(responses, wish, title)
     best = ranked[:OFFERS_MAX]
     return tuple(_result(candidate, rank=len(best) - place) for place, candidate in enumerate(best))
 
