@@ -22,7 +22,6 @@ from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.feed_items import (
     ITEMS_MAX,
     LINK_MAX,
-    TITLE_MAX,
     FeedEnclosure,
     FeedEntry,
     is_whole,
@@ -32,9 +31,7 @@ from cormorant.rules.watch.feed_items import (
 
 _ROOTS: Final = {"rss", "rdf", "feed", "channel", "entry"}
 _ENTRIES: Final = {"item", "entry"}
-_SOUGHT: Final = tuple(
-    f"{{*}}{written}" for name in (*sorted(_ENTRIES), "title") for written in (name, name.title(), name.upper())
-)
+_SOUGHT: Final = tuple(f"{{*}}{written}" for name in sorted(_ENTRIES) for written in (name, name.title(), name.upper()))
 _OWN: Final = re.compile(
     r"http://(my\.netscape\.com/(rdf/simple/0\.9/|publish/formats/rss-0\.91\.dtd)|purl\.org/(rss/1\.0/|rss/2\.0/|atom/ns#)"
     r"|channel\.netscape\.com/rdf/simple/0\.9/|example\.com/newformat#|example\.com/necho|purl\.org/echo/|uri/of/echo/namespace#"
@@ -78,7 +75,6 @@ _JSON_FEED: Final = "https://jsonfeed.org/version/"
 class FeedDocument:
     """What stands in a document: at most `ITEMS_MAX` entries, and how many more there are."""
 
-    title: str = ""
     entries: tuple[FeedEntry, ...] = ()
     left_out: int = 0
 
@@ -101,16 +97,13 @@ def _xml_feed(text: str, address: str) -> FeedDocument:
     if root is None or name not in _ROOTS:
         raise SourceRefused(_no_feed(text, name))
     entries: list[FeedEntry] = []
-    title, more = "", 0
+    more = 0
     for element in root.iter(*_SOUGHT):
-        found = _name(element)
-        if found in _ENTRIES:
+        if _name(element) in _ENTRIES:
             more += len(entries) >= ITEMS_MAX
             if len(entries) < ITEMS_MAX:
                 entries.append(_entry(element, address))
-        elif found == "title" and not title and _is_of_feed(element):
-            title = plain(_text(element))
-    return FeedDocument(title=shortened(title, length_max=TITLE_MAX), entries=tuple(entries), left_out=more)
+    return FeedDocument(entries=tuple(entries), left_out=more)
 
 
 def _root(text: str) -> etree._Element | None:
@@ -145,12 +138,6 @@ def _plain_name(tag: str, has_prefix: bool) -> str:  # noqa: FBT001 - the cache 
     if not has_prefix or _OWN.fullmatch(space, 1):
         return local.lower()
     return f"{_PREFIXES.get(space[1:], 'other:')}{local.lower()}"
-
-
-def _is_of_feed(element: etree._Element) -> bool:
-    """Not that of an entry, of an image or of a text box."""
-    above = element.getparent()
-    return above is not None and _name(above).rpartition(":")[2] in {"channel", "feed", "rss", "rdf"}
 
 
 def _text(element: etree._Element) -> str:
@@ -272,8 +259,7 @@ def _json_feed(text: str, address: str) -> FeedDocument:
         raise SourceRefused("JSON came that is no JSON Feed; write the address of an RSS, Atom or JSON feed")
     items = objects_of(found, "items")
     entries = tuple(_json_entry(item, address) for item in items[:ITEMS_MAX])
-    title = shortened(_said(found, "title"), length_max=TITLE_MAX)
-    return FeedDocument(title=title, entries=entries, left_out=max(0, len(items) - ITEMS_MAX))
+    return FeedDocument(entries=entries, left_out=max(0, len(items) - ITEMS_MAX))
 
 
 def _json_entry(item: Json, address: str) -> FeedEntry:

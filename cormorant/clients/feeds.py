@@ -62,7 +62,6 @@ class FeedClient:
             etag=_validator(answer.headers.get("ETag")),
             last_modified=_validator(answer.headers.get("Last-Modified")),
             moved_to=_moved_to(url, answer),
-            title=document.title,
             left_out=document.left_out,
         )
 

@@ -43,7 +43,6 @@ class SlskdFound:
     """The responses of peers. `was_cut`: the search was cancelled while peers still answered, so there may be more."""
 
     responses: tuple[PeerResponse, ...]
-    state: str
     was_cut: bool = False
 
 
@@ -139,7 +138,7 @@ class _Search:
                 raise SourceUnavailable(
                     f"slskd kept the search in its queue for {self.age_s:.3g} s and did not begin it"
                 )
-            return SlskdFound(responses=await self._responses(), state=self.state, was_cut=was_cut)
+            return SlskdFound(responses=await self._responses(), was_cut=was_cut)
         raise SourceUnavailable(self._why_late())
 
     async def _start(self, text: str) -> None:

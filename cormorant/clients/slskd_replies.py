@@ -61,7 +61,6 @@ def _transfer(item: Json) -> Transfer:
         filename=text_of(item, "filename"),
         state=text_of(item, "state"),
         requested_at=text_of(item, "requestedAt"),
-        bytes_done=number_of(item, "bytesTransferred") or 0,
         place_in_queue=number_of(item, "placeInQueue"),
         exception=shortened(text_of(item, "exception")),
         will_retry=bool(text_of(item, "nextAttemptAt")),
@@ -135,7 +134,6 @@ class Transfer:
     filename: str
     state: str
     requested_at: str = ""
-    bytes_done: int = 0
     place_in_queue: int | None = None
     exception: str = ""
     will_retry: bool = False

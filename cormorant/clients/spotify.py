@@ -53,7 +53,6 @@ class SpotifyOptions:
 
     api_url: str = API_URL
     token_url: str = TOKEN_URL
-    market: str = ""
     timeout_s: float = 10.0
     body_max_bytes: int = 2_000_000
 
@@ -200,9 +199,8 @@ class SpotifyClient:
         return str(url)
 
     def _url(self, *parts: str, params: dict[str, str] | None = None) -> str:
-        query = dict(params or {}) | ({"market": self._options.market} if self._options.market else {})
         path = "/".join([self._options.api_url.rstrip("/"), *parts])
-        return f"{path}?{urlencode(query)}" if query else path
+        return f"{path}?{urlencode(params)}" if params else path
 
     async def _get(self, url: str, *, asked: str) -> dict[str, Any]:
         token = await self._token_cache.token(self._fetch_token)
@@ -274,7 +272,6 @@ def _checked(text: str) -> str:
 
 _KINDS: Final = frozenset(get_args(Kind))
 _GROUPS: Final = frozenset(get_args(Group))
-_MS: Final = 1000
 _NUMBER_MAX: Final = 1_000_000_000
 
 
@@ -337,10 +334,8 @@ def _track(item: Json) -> Track:
     return Track(
         id=text_of(item, "id") or text_of(item, "uri"),
         title=text_of(item, "name"),
-        artists=read_artists(item.get("artists")),
         disc=_count(item, "disc_number") or 1,
         number=_count(item, "track_number"),
-        length_s=_count(item, "duration_ms") / _MS or None,
     )
 
 

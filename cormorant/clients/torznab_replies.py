@@ -114,12 +114,9 @@ def read_page(root: etree._Element, reader: ItemReader, headers: Mapping[str, st
     if local_name(root) not in {"rss", "rdf", "channel"}:
         raise SourceUnavailable(f"it answered with a <{local_name(root)[:40]}> instead of results")
     elements = _page_elements(root)
-    response = _lower(elements.get("response", []))
     limits = stated_limits(_lower(elements.get("apilimits", [])), headers)
     return SearchPage(
         results=reader.read(elements.get("item", [])),
-        offset=whole(response.get("offset")) or 0,
-        total=whole(response.get("total")),
         limits=limits if limits.states_any else None,
     )
 
@@ -149,12 +146,9 @@ def stated_limits(attributes: Mapping[str, str], headers: Mapping[str, str]) -> 
     return StatedLimits(
         api_current=whole(attributes.get("apicurrent")),
         api_max=whole(attributes.get("apimax")),
-        grab_current=whole(attributes.get("grabcurrent")),
         grab_max=whole(attributes.get("grabmax")),
         api_oldest_at=read_date(attributes.get("apioldesttime")),
-        grab_oldest_at=read_date(attributes.get("graboldesttime")),
         rate_limit=whole(headers.get("x-ratelimit-limit")),
-        rate_remaining=whole(headers.get("x-ratelimit-remaining")),
     )
 
 

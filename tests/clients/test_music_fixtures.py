@@ -83,7 +83,7 @@ def test_tracks_and_artists_are_read() -> None:
     artist = read_artist(read(JAVA / "data__artists__GetArtistRequest.json"))
 
     assert len(tracks) == 2
-    assert (tracks[0].length_s, tracks[0].number) == (276.773, 1)
+    assert tracks[0].number == 1
     assert artist.id
     assert artist.name
 

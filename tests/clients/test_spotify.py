@@ -89,7 +89,7 @@ async def albums_of(client: SpotifyClient, artist_id: str, *groups: Group) -> li
 
 async def test_albums_come_page_by_page_with_dates_of_every_precision() -> None:
     spotify = stand_in(page_size=2)
-    async with client_of(spotify, market="DE") as client:
+    async with client_of(spotify) as client:
         albums = await albums_of(client, "one")
 
     assert [album.id for album in albums] == ["a1", "a2", "a3", "a5", "a6", "a7"]
@@ -98,7 +98,7 @@ async def test_albums_come_page_by_page_with_dates_of_every_precision() -> None:
     assert albums[3].kind == "single"
     pages = [each.line for each in spotify.asked if "/albums" in each.line]
     assert len(pages) == 3
-    assert all("market=DE" in page and "include_groups=album%2Csingle%2Ccompilation" in page for page in pages)
+    assert all("include_groups=album%2Csingle%2Ccompilation" in page for page in pages)
 
 
 async def test_albums_of_others_come_when_they_are_asked_for() -> None:
@@ -118,10 +118,7 @@ async def test_artists_and_tracks_are_found() -> None:
     assert artist == by_name == CatalogueArtist(id="one", name="Röyksopp")
     assert nobody is None
     assert following is None
-    assert [(track.number, track.title, track.length_s) for track in read_tracks(items)] == [
-        (1, "Everything", 201.0),
-        (2, "Idioteque", 202.0),
-    ]
+    assert [(track.number, track.title) for track in read_tracks(items)] == [(1, "Everything"), (2, "Idioteque")]
 
 
 async def test_a_list_that_was_cut_by_a_limit_goes_on_where_it_stopped() -> None:

@@ -119,7 +119,7 @@ async def test_what_was_spent_is_stated_with_the_answer() -> None:
 
     stated = pages[-1].limits
     assert stated is not None
-    assert (stated.api_current, stated.api_max, stated.grab_current, stated.grab_max) == (2, 200, 0, 20)
+    assert (stated.api_current, stated.api_max, stated.grab_max) == (2, 200, 20)
 
 
 async def test_moods_are_plain_data() -> None:

@@ -86,7 +86,6 @@ class Answer:
     headers: httpx2.Headers = field(repr=False)
     body: bytes = field(repr=lambda body: f"<{len(body)} bytes>")
     url: str = field(repr=redact_link)
-    took_s: float
     magnet: str | None = field(default=None, repr=False)
     has_moved: bool = False
 
@@ -216,9 +215,8 @@ class _Exchange:
 
     async def run(self) -> Answer:
         """Follow redirects until there is an answer, or time is up."""
-        asked_at = trio.current_time()
         with trio.move_on_after(self.limits.timeout_s), _silence_http_logging():
-            return await self._follow(asked_at)
+            return await self._follow()
         late = SourceUnavailable(f"{shown_origin(self.url)} did not answer in full within {self.limits.timeout_s:g} s")
         late.no_answer = NoAnswer(cause="late", may_have_arrived=self.has_begun)
         raise late
@@ -227,23 +225,23 @@ class _Exchange:
         """Hear of each step of httpcore2. That of connecting through a proxy counts, too: rather ask once too often."""
         self.has_begun = self.has_begun or name.endswith(_SENDING)
 
-    async def _follow(self, asked_at: float) -> Answer:
+    async def _follow(self) -> Answer:
         seen: list[str] = []
         while len(seen) <= REDIRECTS_MAX:
             if str(self.url) in seen:
                 raise SourceUnavailable(f"{shown_origin(self.url)} redirects in a circle")
             seen.append(str(self.url))
-            answer = await self._step(asked_at)
+            answer = await self._step()
             if answer is not None:
                 return answer
         raise SourceUnavailable(f"{shown_origin(self.url)} redirects more than {REDIRECTS_MAX} times")
 
-    async def _step(self, asked_at: float) -> Answer | None:
+    async def _step(self) -> Answer | None:
         self.has_begun = False
         try:
             answer = await self._send()
             try:
-                return await self._read(answer, asked_at)
+                return await self._read(answer)
             finally:
                 with trio.move_on_after(_CLOSING_S, shield=True):
                     await answer.aclose()
@@ -265,7 +263,7 @@ class _Exchange:
             )
         )
 
-    async def _read(self, answer: httpcore2.Response, asked_at: float) -> Answer | None:
+    async def _read(self, answer: httpcore2.Response) -> Answer | None:
         headers = httpx2.Headers(answer.headers)
         leads_away = answer.status in _REDIRECTS and self.redirects != "give"
         location = headers.get("Location") if leads_away else None
@@ -282,7 +280,6 @@ class _Exchange:
             headers=headers,
             body=b"" if magnet else await self._body(answer, headers),
             url=str(self.url),
-            took_s=trio.current_time() - asked_at,
             magnet=magnet,
             has_moved=bool(self.steps) and all(self.steps),
         )

@@ -132,16 +132,13 @@ def _plain(text: str) -> str:
 
 @frozen(kw_only=True)
 class StatedLimits:
-    """What a source says of its own limits. The counts are those of a rolling day; `*_oldest_at` is its oldest call."""
+    """What a source says of its own limits. The counts are those of a rolling day; `api_oldest_at` is its oldest call."""
 
     api_current: int | None = None
     api_max: int | None = None
-    grab_current: int | None = None
     grab_max: int | None = None
     api_oldest_at: datetime | None = None
-    grab_oldest_at: datetime | None = None
     rate_limit: int | None = None
-    rate_remaining: int | None = None
 
     @property
     def states_any(self) -> bool:
@@ -182,11 +179,9 @@ class Result:
 
 @frozen(kw_only=True)
 class SearchPage:
-    """One answer. `total` is what the source states, which often is a fixed number and no count of matches."""
+    """One answer."""
 
     results: tuple[Result, ...]
-    offset: int = 0
-    total: int | None = None
     limits: StatedLimits | None = None
     was_cut: bool = False
     """Whether the search was ended before the source had answered in full, to keep the time-out."""

@@ -193,7 +193,6 @@ class FetchedFeed:
     last_modified: str | None = None
     moved_to: str | None = None
     is_unchanged: bool = False
-    title: str = ""
     left_out: int = 0
     """So many more stand in the document than are taken of it."""
     wait_s: float = 0.0

@@ -116,10 +116,8 @@ class Track:
 
     id: str
     title: str
-    artists: tuple[CatalogueArtist, ...] = ()
     disc: int = 1
     number: int = 0
-    length_s: float | None = None
 
 
 @frozen(kw_only=True)
