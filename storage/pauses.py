@@ -1,4 +1,4 @@
-"""Persistent switches, paused job kinds and held jobs."""
+"""The pause of all work, paused job kinds and held jobs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ CHANNEL: Final = "pauses"
 
 def is_all_paused(connection: Connection) -> bool:
     """Whether every kind of work is paused."""
-    return is_set(connection, PAUSED_FLAG)
+    return connection.execute(_GET, {"name": PAUSED_FLAG}).scalar() == "on"
 
 
 def set_all(connection: Connection, *, is_paused: bool, now: datetime) -> bool:
     """Let every process claim nothing of any kind, or claim again. False: it was so already."""
     if is_all_paused(connection) is is_paused:
         return False
-    set_flag(connection, PAUSED_FLAG, is_on=is_paused, now=now)
+    words = {"name": PAUSED_FLAG, "value": "on" if is_paused else "off", "now": to_micros(now)}
+    connection.execute(_SET, words)
     announce(connection, CHANNEL)
     return True
 
@@ -65,17 +66,6 @@ def _keep_pauses(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_KEEP_PAUSES)
-
-
-def is_set(connection: Connection, name: str) -> bool:
-    """Whether a switch is on. One that was never set is off."""
-    return connection.execute(_GET, {"name": name}).scalar() == "on"
-
-
-def set_flag(connection: Connection, name: str, *, is_on: bool, now: datetime) -> None:
-    """Turn a switch on or off."""
-    words = {"name": check_text(name), "value": "on" if is_on else "off", "now": to_micros(now)}
-    connection.execute(_SET, words)
 
 
 _KEEP_PAUSES = text("LOCK TABLE paused_kinds IN SHARE MODE")

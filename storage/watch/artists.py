@@ -16,7 +16,7 @@ from cormorant.rules.watch.artists import (
     load_progress,
 )
 from cormorant.rules.watch.wants import Want
-from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.engine.columns import from_micros, kept_text, maybe_to_micros, to_micros
 from storage.jobs import jobs
 from storage.jobs.jobs import NewJob
 from storage.tables import ARTISTS, RowCodec
@@ -98,7 +98,7 @@ def fail(
     cost = charge(there)
     words = {
         "failures": cost.failures,
-        "block_until": None if cost.block_until is None else to_micros(cost.block_until),
+        "block_until": maybe_to_micros(cost.block_until),
         "next": to_micros(next_attempt_at),
         "error": kept_text(error, TEXT_LENGTH_MAX),
         "now": to_micros(now),
@@ -113,7 +113,7 @@ def charge(connection: Connection, artist_id: int, charge: Charge) -> None:
     if artist is None:
         return
     cost = charge(artist)
-    until = None if cost.block_until is None else to_micros(cost.block_until)
+    until = maybe_to_micros(cost.block_until)
     connection.execute(_CHARGE, {"id": artist_id, "failures": cost.failures, "until": until})
 
 

@@ -23,7 +23,7 @@ from cormorant.rules.watch.feeds import (
     is_wanted,
 )
 from cormorant.rules.watch.wants import short_key
-from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.engine.columns import from_micros, kept_text, maybe_to_micros, to_micros
 from storage.engine.statements import FastStatement
 from storage.watch import choice, feed_claims
 from storage.watch.choice import CandidateChoice
@@ -103,7 +103,7 @@ def _new(
         {
             "key": key,
             "title": kept_text(unique[key].title, TITLE_LENGTH_MAX),
-            "published": None if (at := unique[key].published) is None else to_micros(at),
+            "published": maybe_to_micros(unique[key].published),
         }
         for key in sorted(fresh)
     ]

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from cormorant.rules.errors import CormorantError, NotFound
 from cormorant.rules.watch.handovers import GONE_S, Handover, HandoverState, NextStep, ParcelStatus
 from cormorant.rules.watch.wants import Want, WantState
-from storage.engine.columns import from_micros, kept_text, to_micros
+from storage.engine.columns import kept_text, maybe_from_micros, to_micros
 from storage.engine.statements import announce
 from storage.tables import HANDOVERS, RowCodec
 from storage.watch import wants, watches
@@ -115,7 +115,7 @@ def next_due(connection: Connection, *, worker: str, known: Sequence[str], now: 
         "ahead": to_micros(now + AHEAD),
     }
     due: int | None = connection.execute(text(statement), words).scalar()
-    return None if due is None else from_micros(due)
+    return maybe_from_micros(due)
 
 
 def claim_due(

@@ -13,7 +13,7 @@ from typing_extensions import override
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.settings.watch import SavedSettings
 from cormorant.rules.watch.watches import SavedSearch, fields_set_by
-from storage.engine.columns import kept_text, to_micros
+from storage.engine.columns import kept_text, maybe_to_micros
 from storage.tables import SAVED_SEARCHES, RowCodec
 from storage.watch.watches import WatchKind
 
@@ -36,7 +36,7 @@ def end_check(
     words = {
         "id": saved.id,
         "answered": json.dumps(sorted({*saved.answered, *answered})),
-        "now": None if now is None else to_micros(now),
+        "now": maybe_to_micros(now),
         "error": None if error is None else kept_text(error, ERROR_LENGTH_MAX),
         "failed": 0 if error is None else 1,
         "ended": has_ended,

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, TextClause, text
 
 from cormorant.rules.errors import AlreadyExists, ConflictError, NotFound, SetInFile
 from cormorant.rules.watch.watches import CONFIGURED, TAKEN_OUT, Watch
-from storage.engine.columns import check_text, from_micros, kept_text, to_micros
+from storage.engine.columns import check_text, kept_text, maybe_from_micros, maybe_to_micros, to_micros
 from storage.engine.statements import SKIP_LOCKED, announce
 from storage.jobs import jobs, workers
 from storage.jobs.jobs import Claim, NewJob
@@ -256,7 +256,7 @@ def next_due(connection: Connection, kind: WatchKind[Any]) -> datetime | None:
     """When the next watch is due for a job; None: none is, before somebody changes one."""
     statement = text(f"SELECT min(next_attempt_at) FROM {kind.table} WHERE NOT is_paused AND origin <> :taken_out")
     due: int | None = connection.execute(statement, {"taken_out": TAKEN_OUT}).scalar()
-    return None if due is None else from_micros(due)
+    return maybe_from_micros(due)
 
 
 def claim(
@@ -288,7 +288,7 @@ def release(
     connection: Connection, table: Table, claims: Iterable[Claim], *, next_attempt_at: datetime | None = None
 ) -> None:
     """Release claims. The rows are due as before, or at the time given."""
-    at = None if next_attempt_at is None else to_micros(next_attempt_at)
+    at = maybe_to_micros(next_attempt_at)
     values = [{"id": number, "token": token, "at": at} for number, token in sorted(claims)]
     if values:
         moves = "" if at is None else ", next_attempt_at = :at"

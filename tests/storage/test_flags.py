@@ -1,4 +1,4 @@
-"""Switches, in both databases."""
+"""The pause of all work, in both databases."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from storage import pauses
 from tests.storage.job_store import NOW
 
 
-def test_a_switch_is_off_until_it_is_set_and_then_as_it_was_set_last(connection: Connection) -> None:
-    seen = [pauses.is_set(connection, "jobs.paused")]
+def test_work_is_not_paused_until_it_is_and_then_as_it_was_set_last(connection: Connection) -> None:
+    seen = [pauses.is_all_paused(connection)]
 
-    for is_on in (True, True, False):
-        pauses.set_flag(connection, "jobs.paused", is_on=is_on, now=NOW)
-        seen.append(pauses.is_set(connection, "jobs.paused"))
+    for is_paused in (True, True, False):
+        pauses.set_all(connection, is_paused=is_paused, now=NOW)
+        seen.append(pauses.is_all_paused(connection))
 
     assert seen == [False, True, True, False]
-    assert not pauses.is_set(connection, "another")

@@ -12,7 +12,7 @@ from tests.storage.job_store import NOW
 
 def test_a_session_stays_signed_out_until_its_time_is_over_and_is_then_forgotten(connection: Connection) -> None:
     soon, late = NOW + timedelta(minutes=1), NOW + timedelta(days=14)
-    pauses.set_flag(connection, "paused", is_on=True, now=NOW)
+    pauses.set_all(connection, is_paused=True, now=NOW)
 
     access.end_session(connection, {"a": soon, "b": late}, now=NOW)
     access.end_session(connection, {"b": late}, now=NOW)  # twice is once
@@ -21,4 +21,4 @@ def test_a_session_stays_signed_out_until_its_time_is_over_and_is_then_forgotten
     seen.append(access.ended_sessions(connection, now=NOW))
 
     assert seen == [{"a", "b"}, {"b"}, {"b", "c"}]
-    assert pauses.is_set(connection, "paused")
+    assert pauses.is_all_paused(connection)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 from attrs import evolve
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
 from actors.jobs.handler import Handler, JobContext, Run
@@ -25,11 +25,11 @@ def place() -> Iterator[Workplace]:
 
 
 def leave_a_mark(connection: Connection, place: Workplace) -> None:
-    pauses.set_flag(connection, "mark", is_on=True, now=place.clock.now())
+    pauses.pause(connection, "mark", now=place.clock.now())
 
 
 def has_mark(connection: Connection) -> bool:
-    return pauses.is_set(connection, "mark")
+    return connection.execute(text("SELECT kind FROM paused_kinds")).scalars().all() == ["mark"]
 
 
 @pytest.mark.slow("two lives of a service")

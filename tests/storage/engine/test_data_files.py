@@ -45,7 +45,7 @@ async def write_to(file: Path, *, file_mode: int) -> None:
     database = Database(options, mode=Mode.THREADS, emit=ignore, chance=random.Random(0))
     async with trio.open_nursery() as nursery:
         await nursery.start(database)
-        await database.run(pauses.set_flag, "one", is_on=True, now=START)
+        await database.run(pauses.set_all, is_paused=True, now=START)
         beside = modes(file.parent)
         database.stop()
     assert {beside[f"data/{file.name}{suffix}"] for suffix in ("-wal", "-shm")} == {f"{file_mode:04o}"}
