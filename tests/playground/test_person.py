@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from cormorant.playground.person import Person
+from cormorant.cli.playground_run import Person
 from cormorant.playground.world import with_playground
 from cormorant.rules.events import PlaygroundSearched
 from cormorant.rules.secrets import Secret
