@@ -8,11 +8,11 @@ from typing import Final
 from cormorant.rules.addresses import sqlite_file
 from cormorant.rules.errors import StorageMisconfigured
 from cormorant.rules.settings.settings import Settings
+from cormorant.rules.settings.watch import NEEDS_FOLDER
 from storage.engine.data_files import DataFolder
 
 __all__ = ["data_folder", "prepare_data", "remove_database"]
 
-_FOLDER_TARGETS: Final = frozenset({"blackhole", "download"})
 _PARTS_OF_DATABASE: Final = ("", "-wal", "-shm", "-journal")
 """Without the lock files: another process may hold a lock on them."""
 
@@ -42,7 +42,7 @@ def remove_database(file: Path) -> None:
 def data_folder(settings: Settings) -> DataFolder:
     """The data folder as the settings describe it."""
     file, data = sqlite_file(settings.database_url.reveal()), Path(settings.data).resolve()
-    folders = [(data / each.folder).resolve() for each in settings.targets.values() if each.kind in _FOLDER_TARGETS]
+    folders = [(data / each.folder).resolve() for each in settings.targets.values() if each.kind in NEEDS_FOLDER]
     inside = [folder.relative_to(data) for folder in folders if folder.is_relative_to(data) and folder != data]
     return DataFolder(
         path=data,

@@ -45,13 +45,13 @@ from cormorant.rules.watch.watches import FirstCheck, SavedSearch, watch_from
 
 MODES: Final = ("observe", "live")
 TARGET_KINDS: Final = ("qbittorrent", "sabnzbd", "blackhole", "download", "command", "webhook", "slskd")
+NEEDS_FOLDER: Final = frozenset({"blackhole", "download"})
 DEFAULT_PROFILE: Final = "default"
 """What holds where no profile is named; a table of this name says what that is, else everything fits."""
 
 _SIZE_MAX: Final = 10 * 1000**4
 _LISTED_MAX: Final = 100
 _NEEDS_ADDRESS: Final = frozenset({"qbittorrent", "sabnzbd", "webhook"})
-_NEEDS_FOLDER: Final = frozenset({"blackhole", "download"})
 
 
 def _parse_start(value: object) -> str:
@@ -290,7 +290,7 @@ def target_conflicts(targets: Mapping[str, TargetSettings]) -> Iterator[Conflict
         above = f"targets.{name}"
         if target.kind in _NEEDS_ADDRESS and not target.url:
             yield Conflict((f"{above}.url", f"{above}.kind"), f"a target of kind {target.kind} needs its address")
-        if target.kind in _NEEDS_FOLDER and not target.folder:
+        if target.kind in NEEDS_FOLDER and not target.folder:
             yield Conflict((f"{above}.folder", f"{above}.kind"), f"a target of kind {target.kind} needs a folder")
         if target.kind == "command" and not target.command:
             yield Conflict((f"{above}.command", f"{above}.kind"), "a target of kind command needs the program's name")
