@@ -11,8 +11,9 @@ from attrs import define, field, frozen
 
 from cormorant.clients.http.transport import Answer, FetchLimits, Transport
 from cormorant.clients.http.xml_documents import read_xml
+from cormorant.clients.torznab_items import whole
 from cormorant.clients.torznab_replies import local_name
-from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json, whole
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_json
 from cormorant.rules.search.outcomes import SourceError
 
 MASKED: Final = "********"

@@ -13,7 +13,6 @@ from attrs import evolve, field, frozen
 ASKED_MAX: Final = 1_000
 """Requests that a stand-in remembers."""
 JSON: Final = "application/json; charset=utf-8"
-_DIGITS_MAX: Final = 9
 
 
 @frozen
@@ -99,16 +98,6 @@ def remember(asked: list[StandInRequest], newest: StandInRequest) -> None:
     """Keep the newest requests, without their bodies."""
     asked.append(evolve(newest, body=b""))
     del asked[:-ASKED_MAX]
-
-
-def whole(text: str | None) -> int | None:
-    """The number that a text is; None for what is none, or has more than nine digits.
-
-    >>> whole("25"), whole("-1"), whole("9" * 5000), whole(None)
-    (25, None, None, None)
-    """
-    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
-    return int(text) if text and is_number else None
 
 
 def as_text(text: str, *, status: int = 200) -> StandInResponse:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import trio
 from attrs import define, field, frozen
 
-from cormorant.clients.torznab_items import NEWZNAB, TORZNAB
+from cormorant.clients.torznab_items import NEWZNAB, TORZNAB, whole
 from cormorant.playground.catalogue import (
     SHELVES,
     PlayedCatalogue,
@@ -26,7 +26,7 @@ from cormorant.playground.catalogue import (
     torrent_of,
     words_in,
 )
-from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml, remember, whole
+from cormorant.playground.http import StandInRequest, StandInResponse, as_html, as_xml, remember
 from cormorant.rules.ports import Clock
 from cormorant.rules.search.requests import Caps, Category, SearchKind
 from cormorant.services.gate.torznab_documents import XML_TYPE, caps_document
