@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -26,6 +26,7 @@ from cormorant.rules.json_documents import DEPTH_MAX, NestedTooDeep, check_nesti
 from cormorant.rules.search.outcomes import SourceError
 from cormorant.rules.search.requests import SearchRequest
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import ParcelKind, TargetError
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.parcel_samples import parcel
@@ -82,6 +83,8 @@ def feeds(transport: Transport) -> FeedClient:
     return FeedClient(transport, environment_of(offload=in_line, clock=CLOCK))
 
 
+Called = TypeVar("Called", Qbittorrent, Sabnzbd, SlskdTarget)
+
 ASKED: Final[dict[str, Ask]] = {
     "a feed": lambda url, transport: feeds(transport).fetch(url),
     "an indexer": lambda url, transport: torznab(url, transport).search(SearchRequest(query="a")),
@@ -91,16 +94,17 @@ ASKED: Final[dict[str, Ask]] = {
     "Prowlarr": lambda url, transport: prowlarr_indexers(api(url, transport)),
     "Sonarr": connected,
 }
+
+
+def target(made: type[Called], url: str, transport: Transport) -> Called:
+    settings = TargetSettings(url=url, key=KEY)
+    return made(settings, transport, environment_of(offload=in_line, clock=CLOCK))
+
+
 TARGETS: Final[dict[str, Ask]] = {
-    "qBittorrent": lambda url, transport: Qbittorrent(
-        url, transport, environment_of(offload=in_line, clock=CLOCK)
-    ).status(parcel(ParcelKind.TORRENT), None),
-    "SABnzbd": lambda url, transport: Sabnzbd(url, KEY, transport, environment_of(offload=in_line, clock=CLOCK)).status(
-        parcel(ParcelKind.NZB), None
-    ),
-    "slskd": lambda url, transport: SlskdTarget(
-        url, KEY, transport, environment_of(offload=in_line, clock=CLOCK)
-    ).test(),
+    "qBittorrent": lambda url, transport: target(Qbittorrent, url, transport).status(parcel(ParcelKind.TORRENT), None),
+    "SABnzbd": lambda url, transport: target(Sabnzbd, url, transport).status(parcel(ParcelKind.NZB), None),
+    "slskd": lambda url, transport: target(SlskdTarget, url, transport).test(),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cormorant.clients.targets.blackhole import Blackhole
-from cormorant.clients.targets.command import Command, CommandOptions
+from cormorant.clients.targets.command import Command
 from cormorant.clients.targets.download_folder import DownloadFolder
 from cormorant.clients.targets.qbittorrent import Qbittorrent
 from cormorant.clients.targets.sabnzbd import Sabnzbd
@@ -19,6 +19,7 @@ from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.world import WebhookStandIn
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import ParcelKind, ParcelState, TargetRefused
 from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
@@ -33,16 +34,16 @@ async def target_called(name: str, folder: Path) -> AsyncIterator[Target]:
     sabnzbd = SabnzbdStandIn()
     qbittorrent = QbittorrentStandIn(api_key="key")
     answers = {"qbittorrent": qbittorrent.answer, "sabnzbd": sabnzbd.answer}
-    clock = SimulatedClock()
     async with mounted(answers.get(name, WebhookStandIn().answer)) as server:
-        url, transport = server.url, server.transport
+        transport, environment = server.transport, environment_of(offload=in_line, clock=SimulatedClock())
+        settings, with_key = TargetSettings(url=server.url), TargetSettings(url=server.url, key=Secret(sabnzbd.key))
         made: dict[str, Target] = {
-            "qbittorrent": Qbittorrent(url, transport, environment_of(offload=in_line, clock=clock)),
-            "sabnzbd": Sabnzbd(url, Secret(sabnzbd.key), transport, environment_of(offload=in_line, clock=clock)),
+            "qbittorrent": Qbittorrent(settings, transport, environment),
+            "sabnzbd": Sabnzbd(with_key, transport, environment),
             "blackhole": Blackhole(folder, offload=in_line),
-            "download": DownloadFolder(folder, transport, environment_of(offload=in_line, clock=clock)),
-            "webhook": Webhook(url, transport, environment_of(offload=in_line, clock=clock)),
-            "command": Command(offload=in_line, options=CommandOptions(arguments=("/bin/true",))),
+            "download": DownloadFolder(folder, "{title}", transport, environment, size_max_bytes=1_000_000),
+            "webhook": Webhook(settings, transport, environment),
+            "command": Command(("/bin/true",), timeout_s=60.0, offload=in_line),
         }
         yield made[name]
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Final
 
 import trio
-from attrs import field, frozen
 
 from cormorant.clients.subprocesses import ProgramResult, RunLimits, run_program
 from cormorant.clients.targets.folders import trouble_with
 from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Offload
-from cormorant.rules.secrets import Secret, shortened, spellings
+from cormorant.rules.secrets import shortened
 from cormorant.rules.watch.handovers import (
     Parcel,
     ParcelKind,
@@ -38,50 +37,27 @@ _CLEAN_UP_S: Final = 10.0
 _SHOWN_MAX: Final = 200
 
 
-@frozen(kw_only=True)
-class CommandOptions:
-    """What is run and how. The environment is this and nothing more; values that are a `Secret` are never shown."""
-
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str | Secret] = field(factory=dict, repr=lambda given: f"<{', '.join(given)}>")
-    folder: Path | None = None
-    """Where it runs."""
-    scratch: Path | None = None
-    """Where the file of a parcel is put while it runs; None: where the system keeps such files."""
-    timeout_s: float = 60.0
-    grace_s: float = 2.0
-
-
 class Command:
-    """One command. It cannot be asked; give it `{key}` if it shall tell a repetition."""
+    """One command, run without any environment. It cannot be asked; give it `{key}` if it shall tell a repetition."""
 
     can_be_asked: Final = False
 
-    def __init__(self, *, offload: Offload, options: CommandOptions) -> None:
-        problem = command_problem(options.arguments)
+    def __init__(self, arguments: tuple[str, ...], *, timeout_s: float, offload: Offload) -> None:
+        problem = command_problem(arguments)
         if problem is not None:
             raise TargetMisconfigured(f"the command cannot be used: {problem}")
-        self._environment = {
-            name: value.reveal() if isinstance(value, Secret) else value for name, value in options.environment.items()
-        }
-        for name, value in self._environment.items():
-            if not name or "=" in name or "\0" in name + value:
-                raise TargetMisconfigured(
-                    f"the command cannot have {name!r} in its environment: no name, or a = or NUL in it"
-                )
-        self.takes = kinds_for(options.arguments)
-        self._options = options
+        self.takes = kinds_for(arguments)
+        self._arguments = arguments
+        self._limits = RunLimits(timeout_s=timeout_s)
         self._offload = offload
-        values = options.environment.values()
-        self._secrets = spellings(value for value in values if isinstance(value, Secret))
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Run it. Exit code 0: taken; 75: not now; any other: refused. Killed or too slow: nobody knows."""
         await refuse_false(parcel, self.takes, name="the command", offload=self._offload)
-        if not any("{file}" in argument for argument in self._options.arguments):
-            return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel)))
-        async with _scratch_file(parcel, self._options.scratch, self._offload) as path:
-            return self._receipt(await self._run(filled_arguments(self._options.arguments, parcel, file=path)))
+        if not any("{file}" in argument for argument in self._arguments):
+            return self._receipt(await self._run(filled_arguments(self._arguments, parcel)))
+        async with _scratch_file(parcel, self._offload) as path:
+            return self._receipt(await self._run(filled_arguments(self._arguments, parcel, file=path)))
 
     async def status(self, parcel: Parcel, receipt: ParcelStatus | None) -> ParcelStatus:  # noqa: ARG002 - nobody can be asked
         """It cannot be asked."""
@@ -89,17 +65,15 @@ class Command:
 
     async def test(self) -> str:
         """Whether there is such a program. It is not run."""
-        program = self._options.arguments[0]
-        found = await self._offload(shutil.which, program, 0o1, self._environment.get("PATH"))
+        program = self._arguments[0]
+        found = await self._offload(shutil.which, program)
         if found is None:
             raise self._missing(program)
         return f"{found} can be run"
 
     async def _run(self, arguments: list[str]) -> ProgramResult:
-        options = self._options
-        limits = RunLimits(timeout_s=options.timeout_s, grace_s=options.grace_s)
         try:
-            return await run_program(arguments, environment=self._environment, folder=options.folder, limits=limits)
+            return await run_program(arguments, environment={}, folder=None, limits=self._limits)
         except OSError as error:
             raise self._no_start(error) from error
 
@@ -107,7 +81,7 @@ class Command:
         words = self._last_output(ended)
         said = f", and said: {words}" if words else ""
         if ended.code is None:
-            raise TargetInDoubt(f"the command took longer than {self._options.timeout_s:g} s and was ended{said}")
+            raise TargetInDoubt(f"the command took longer than {self._limits.timeout_s:g} s and was ended{said}")
         if ended.code < 0:
             raise TargetInDoubt(f"the command was ended by signal {-ended.code}{said}")
         if ended.code == LATER:
@@ -118,16 +92,12 @@ class Command:
 
     def _last_output(self, ended: ProgramResult) -> str:
         """The end of its output: there the reason stands."""
-        line = shortened(ended.words, self._secrets, length_max=len(ended.words))
+        line = shortened(ended.words, length_max=len(ended.words))
         return line if len(line) <= _SHOWN_MAX else f"…{line[-_SHOWN_MAX:]}"
 
     def _no_start(self, error: OSError) -> TargetError:
-        program = self._options.arguments[0]
+        program = self._arguments[0]
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            if self._options.folder is not None and str(error.filename) == str(self._options.folder):
-                return TargetMisconfigured(
-                    f"the command cannot run in {self._options.folder}: it is no folder; make it"
-                )
             return self._missing(program)
         why = error.strerror or type(error).__name__
         if error.errno == errno.E2BIG:
@@ -144,12 +114,12 @@ class Command:
 
 
 @asynccontextmanager
-async def _scratch_file(parcel: Parcel, scratch: Path | None, offload: Offload) -> AsyncIterator[str]:
+async def _scratch_file(parcel: Parcel, offload: Offload) -> AsyncIterator[str]:
     """The body of a parcel as a file, for as long as a command runs."""
     made: list[Path] = []
 
     def write() -> str:
-        made.append(Path(tempfile.mkdtemp(prefix="cormorant-", dir=scratch)))
+        made.append(Path(tempfile.mkdtemp(prefix="cormorant-")))
         path = made[0] / f"{parcel.key}{_ENDINGS[parcel.kind]}"
         path.write_bytes(parcel.body or b"")
         return str(path)
@@ -158,7 +128,7 @@ async def _scratch_file(parcel: Parcel, scratch: Path | None, offload: Offload) 
         try:
             path = await offload(write)
         except OSError as error:
-            raise trouble_with(scratch or Path(tempfile.gettempdir()), error) from error
+            raise trouble_with(Path(tempfile.gettempdir()), error) from error
         yield path
     finally:
         for folder in made:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx2
 import trio
-from attrs import define, field, frozen
+from attrs import define, field
 
 from cormorant.clients.http.transport import Answer, AnswerTooLarge, FetchLimits, Transport
 from cormorant.clients.targets.folders import Folder, PartFile, fill_template, template_problem
@@ -36,29 +36,22 @@ _WRITE_BYTES: Final = 1_000_000
 _CLEAN_UP_S: Final = 10.0
 
 
-@frozen(kw_only=True)
-class DownloadOptions:
-    """Under which name files are kept, and how large and slow one may be."""
-
-    template: str = "{feed}/{title}"
-    size_max_bytes: int = 2_000_000_000
-    timeout_s: float = 3600.0
-    idle_s: float = 60.0
-
-
 class DownloadFolder:
     """A folder that enclosures are fetched into. Links come from feeds: give it a transport for which nothing is written."""
 
     takes: Final = frozenset({ParcelKind.URL})
     can_be_asked: Final = True
+    TIMEOUT_S: Final = 3600.0
+    IDLE_S = 60.0
 
     def __init__(
-        self, folder: Path, transport: Transport, environment: Ports, options: DownloadOptions | None = None
+        self, folder: Path, template: str, transport: Transport, environment: Ports, *, size_max_bytes: int
     ) -> None:
-        self._options = options or DownloadOptions()
-        problem = template_problem(self._options.template, known=NAMES)
+        problem = template_problem(template, known=NAMES)
         if problem is not None:
-            raise TargetMisconfigured(f"the template {self._options.template!r} cannot be used: {problem}")
+            raise TargetMisconfigured(f"the template {template!r} cannot be used: {problem}")
+        self._template = template
+        self._size_max_bytes = size_max_bytes
         self._folder = Folder(folder, environment.offload)
         self._transport = transport
         self._environment = environment
@@ -90,20 +83,16 @@ class DownloadFolder:
 
     async def _fetch(self, parcel: Parcel, part: PartFile) -> ParcelStatus:
         link = parcel.link or ""
-        limits = FetchLimits(
-            timeout_s=self._options.timeout_s,
-            body_max_bytes=self._options.size_max_bytes,
-            idle_s=self._options.idle_s,
-        )
+        limits = FetchLimits(timeout_s=self.TIMEOUT_S, body_max_bytes=self._size_max_bytes, idle_s=self.IDLE_S)
         sink = _FileSink(part, link, self._folder.in_thread)
         try:
             answer = await self._transport.fetch_into(link, sink, limits=limits)
             self._refuse_status(answer)
             await sink.finish()
         except SourceError as error:
-            raise _translated(error, self._options.size_max_bytes) from error
+            raise _translated(error, self._size_max_bytes) from error
         parts = {"title": parcel.title, "key": parcel.key, **parcel.folder_parts}
-        names = fill_template(self._options.template, parts)
+        names = fill_template(self._template, parts)
         path = await self._folder.in_thread(self._folder.place, part, names, sink.ending)
         return ParcelStatus(target_id=str(path.relative_to(self._folder.root)), standing=ParcelState.DONE)
 

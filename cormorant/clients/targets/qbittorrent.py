@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import attrs
 import trio
-from attrs import frozen
 
 from cormorant.clients.files import NotATorrent, Torrent, read_torrent
 from cormorant.clients.http.transport import Answer, Transport
@@ -20,6 +19,7 @@ from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRe
 from cormorant.clients.targets.target import already_there, refuse_false, settled
 from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
     Parcel,
     ParcelKind,
@@ -40,36 +40,22 @@ _ID_LENGTH: Final = 40
 """qBittorrent cuts the infohash of version 2 to the length of version 1."""
 
 
-@frozen(kw_only=True)
-class QbittorrentOptions:
-    """Who we are there, and how torrents are added. A `key` goes before user and password; with neither nobody logs in."""
-
-    user: str = ""
-    password: Secret = Secret("")  # noqa: RUF009 - never changed, so that sharing it is harmless
-    key: Secret = Secret("")  # noqa: RUF009 - as above, for the key
-    category: str = ""
-    tags: tuple[str, ...] = ()
-    save_path: str = ""
-    is_stopped: bool = False
-    """Add without starting."""
-    timeout_s: float = 30.0
-    settle_s: float = 5.0
-    """How long after a refusal a torrent may still turn up that is already there."""
-
-
 class Qbittorrent:
-    """One qBittorrent. Holds its session; a password that was refused is not tried again before `test`."""
+    """One qBittorrent. Holds its session; a password that was refused is not tried again before `test`.
+
+    A key goes before name and password; with neither nobody logs in.
+    """
 
     takes: Final = frozenset({ParcelKind.TORRENT, ParcelKind.MAGNET})
     can_be_asked: Final = True
+    SETTLE_S = 5.0
+    """How long after a refusal a torrent may still turn up that is already there."""
 
-    def __init__(
-        self, url: str, transport: Transport, environment: Ports, options: QbittorrentOptions | None = None
-    ) -> None:
-        self._options = options or QbittorrentOptions()
+    def __init__(self, settings: TargetSettings, transport: Transport, environment: Ports) -> None:
+        self._settings = settings
         self._environment = environment
-        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
-        self._caller.keep_secret([self._options.password, self._options.key])
+        self._caller = TargetCaller(_NAME, settings.url, transport, environment.clock, timeout_s=settings.timeout_s)
+        self._caller.keep_secret([settings.password, settings.key])
         self._cookie = ""
         self._was_refused = False
         self._login_lock = trio.Lock()
@@ -144,17 +130,17 @@ class Qbittorrent:
 
     async def _already_there(self, ids: list[str]) -> ParcelStatus:
         """Nothing was added. It says so of a torrent that it has and of one that it cannot read alike."""
-        receipt = await settled(partial(self._look_for, ids), self._options.settle_s)
+        receipt = await settled(partial(self._look_for, ids), self.SETTLE_S)
         if receipt.standing is ParcelState.ABSENT:
             raise TargetRefused(f"{_NAME} did not add it and does not have it either; its log has the reason")
         return already_there(receipt)
 
     def _added(self, parcel: Parcel) -> RequestBody:
-        options = self._options
-        fields = {"category": options.category, "tags": ",".join(options.tags)}
-        if options.save_path:
-            fields |= {"savepath": options.save_path, "autoTMM": "false"}
-        if options.is_stopped:
+        settings = self._settings
+        fields = {"category": settings.category, "tags": ",".join(settings.tags)}
+        if settings.folder:
+            fields |= {"savepath": settings.folder, "autoTMM": "false"}
+        if settings.paused:
             fields |= {"stopped": "true", "paused": "true"}
         chosen = {name: text for name, text in fields.items() if text}
         if parcel.kind is ParcelKind.MAGNET:
@@ -165,10 +151,10 @@ class Qbittorrent:
 
     async def _call(self, call: TargetRequest) -> Answer:
         """Call with our key or session. A lost session is found by a 403, which takes nothing: log in once, repeat."""
-        if self._options.key:
-            bearer = {"Authorization": f"Bearer {self._options.key.reveal()}"}
+        if self._settings.key:
+            bearer = {"Authorization": f"Bearer {self._settings.key.reveal()}"}
             return self._let_in(await self._caller.call(attrs.evolve(call, headers=bearer)))
-        if not self._options.password:
+        if not self._settings.password:
             return self._let_in(await self._caller.call(call))
         before = self._cookie or await self._log_in("")
         answer = await self._caller.call(attrs.evolve(call, headers={"Cookie": before}))
@@ -181,7 +167,7 @@ class Qbittorrent:
         if answer.status not in _DENIED:
             return answer
         said = self._caller.words(answer)
-        if self._options.password and not self._options.key:
+        if self._settings.password and not self._settings.key:
             raise TargetMisconfigured(
                 f"{_NAME} accepts the password and yet refuses the call (HTTP {answer.status}, {said}); "
                 "check its settings of host header validation and of reverse proxies"
@@ -197,7 +183,7 @@ class Qbittorrent:
                 return self._cookie
             if self._was_refused:
                 raise TargetMisconfigured(_refused("has refused our user or password before and was not asked again"))
-            fields = {"username": self._options.user, "password": self._options.password.reveal()}
+            fields = {"username": self._settings.username, "password": self._settings.password.reveal()}
             answer = await self._caller.call(TargetRequest(path="/api/v2/auth/login", content=form(fields)))
             self._cookie = self._session(answer)
             self._caller.keep_secret([Secret(self._cookie.partition("=")[2])])

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from attrs import frozen
-
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest, form, multipart
 from cormorant.clients.targets.folders import clean_name
 from cormorant.clients.targets.target import already_there, refuse_false
 from cormorant.rules.ports import Ports
-from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
     Parcel,
     ParcelKind,
@@ -27,32 +25,25 @@ _PATH: Final = "/api"
 _FORBIDDEN: Final = 403
 _LISTED_MAX: Final = "50"
 _KEY_WORDS: Final = "api key"
-
-
-@frozen(kw_only=True)
-class SabnzbdOptions:
-    """How NZBs are added. The key for NZBs is enough to give, but not to look: use the full one."""
-
-    category: str = ""
-    priority: int = -100
-    """-100 as the category has it, -2 paused, -1 low, 0 normal, 1 high, 2 at once."""
-    timeout_s: float = 30.0
+_OF_CATEGORY: Final = "-100"
+"""The priority that the category has."""
+_PAUSED: Final = "-2"
 
 
 class Sabnzbd:
-    """One SABnzbd. `url` is that of its page, such as `http://sabnzbd:8080` or with its path `/sabnzbd`."""
+    """One SABnzbd, at the address of its page, such as `http://sabnzbd:8080` or with its path `/sabnzbd`.
+
+    The key for NZBs is enough to give, but not to look: use the full one.
+    """
 
     takes: Final = frozenset({ParcelKind.NZB})
     can_be_asked: Final = True
 
-    def __init__(
-        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SabnzbdOptions | None = None
-    ) -> None:
-        self._key = key
+    def __init__(self, settings: TargetSettings, transport: Transport, environment: Ports) -> None:
+        self._settings = settings
         self._environment = environment
-        self._options = options or SabnzbdOptions()
-        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
-        self._caller.keep_secret([key])
+        self._caller = TargetCaller(_NAME, settings.url, transport, environment.clock, timeout_s=settings.timeout_s)
+        self._caller.keep_secret([settings.key])
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
         """Add the file, or have SABnzbd fetch the link, which may still fail: `status` tells."""
@@ -88,9 +79,10 @@ class Sabnzbd:
         return f"{_NAME} {self._caller.told(str(version))}"
 
     def _added(self, parcel: Parcel) -> RequestBody:
-        fields = {"apikey": self._key.reveal(), "nzbname": job_name(parcel), "priority": str(self._options.priority)}
-        if self._options.category:
-            fields["cat"] = self._options.category
+        priority = _PAUSED if self._settings.paused else _OF_CATEGORY
+        fields = {"apikey": self._settings.key.reveal(), "nzbname": job_name(parcel), "priority": priority}
+        if self._settings.category:
+            fields["cat"] = self._settings.category
         if parcel.body is None:
             return form(fields | {"name": parcel.link or ""})
         return multipart(fields, {"name": (f"{parcel.key}.nzb", parcel.body, "application/x-nzb")})
@@ -107,7 +99,7 @@ class Sabnzbd:
 
     async def _ask(self, mode: str, fields: Mapping[str, str]) -> Answer:
         # The key goes into the body: addresses end up in the logs of what stands before it.
-        content = form({"apikey": self._key.reveal(), **fields})
+        content = form({"apikey": self._settings.key.reveal(), **fields})
         return await self._caller.call(TargetRequest(path=_PATH, params=_params(mode), content=content))
 
     async def _listed(self, mode: str, fields: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:

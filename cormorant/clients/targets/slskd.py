@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from attrs import frozen
-
 from cormorant.clients.http.json_api import json_body, segment
 from cormorant.clients.http.transport import Answer, Transport
 from cormorant.clients.slskd_replies import (
@@ -23,7 +21,7 @@ from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRe
 from cormorant.clients.targets.target import already_there, refuse_false, settled
 from cormorant.rules.json_documents import objects_of, text_of
 from cormorant.rules.ports import Ports
-from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
     Parcel,
     ParcelKind,
@@ -61,28 +59,19 @@ def batch_id_of(key: str) -> str:
     return str(uuid5(_KEYS, key))
 
 
-@frozen(kw_only=True)
-class SlskdTargetOptions:
-    """How long one call may take, and how long after giving a transfer may still turn up."""
-
-    timeout_s: float = 30.0
-    settle_s: float = 6.0
-
-
 class SlskdTarget:
-    """One slskd that fetches what it is told to."""
+    """One slskd that fetches what it is told to. Address and key are those of its source."""
 
     takes: Final = frozenset({ParcelKind.FILES})
     can_be_asked: Final = True
+    SETTLE_S = 6.0
+    """How long after giving a transfer may still turn up."""
 
-    def __init__(
-        self, url: str, key: Secret, transport: Transport, environment: Ports, options: SlskdTargetOptions | None = None
-    ) -> None:
-        self._options = options or SlskdTargetOptions()
+    def __init__(self, settings: TargetSettings, transport: Transport, environment: Ports) -> None:
         self._environment = environment
-        self._key = key
-        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
-        self._caller.keep_secret([key])
+        self._key = settings.key
+        self._caller = TargetCaller(_NAME, settings.url, transport, environment.clock, timeout_s=settings.timeout_s)
+        self._caller.keep_secret([settings.key])
         self._has_batches: bool | None = None
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
@@ -156,7 +145,7 @@ class SlskdTarget:
         return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT)
 
     async def _already_there(self, parcel: Parcel, *, or_refused: str = "") -> ParcelStatus:
-        receipt = await settled(partial(self.status, parcel, None), self._options.settle_s)
+        receipt = await settled(partial(self.status, parcel, None), self.SETTLE_S)
         if receipt.standing is not ParcelState.ABSENT:
             return already_there(receipt)
         if or_refused:

@@ -9,13 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import field, frozen
-
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.targets.caller import RequestBody, TargetCaller, TargetRequest
 from cormorant.clients.targets.target import refuse_false
 from cormorant.rules.ports import Ports
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, ParcelStatus
 
 SIGNATURE: Final = "X-Cormorant-Signature"
@@ -23,28 +22,20 @@ _NAME: Final = "the webhook"
 _CONFLICT: Final = 409
 
 
-@frozen(kw_only=True)
-class WebhookOptions:
-    """What else is sent: headers, whose values are kept secret, and a signature if there is a secret for it."""
-
-    headers: Mapping[str, Secret] = field(factory=dict)
-    signing_secret: Secret = Secret("")  # noqa: RUF009 - never changed, so that sharing it is harmless
-    timeout_s: float = 30.0
-
-
 class Webhook:
-    """One address that is told. It cannot be asked; repeated with the same key it must do nothing."""
+    """One address that is told, signed if there is a key for it.
+
+    It cannot be asked; repeated with the same key it must do nothing.
+    """
 
     takes: Final = frozenset(ParcelKind)
     can_be_asked: Final = False
 
-    def __init__(
-        self, url: str, transport: Transport, environment: Ports, options: WebhookOptions | None = None
-    ) -> None:
-        self._options = options or WebhookOptions()
+    def __init__(self, settings: TargetSettings, transport: Transport, environment: Ports) -> None:
+        self._secret = settings.key
         self._environment = environment
-        self._caller = TargetCaller(_NAME, url, transport, environment.clock, timeout_s=self._options.timeout_s)
-        self._caller.keep_secret([*self._options.headers.values(), self._options.signing_secret])
+        self._caller = TargetCaller(_NAME, settings.url, transport, environment.clock, timeout_s=settings.timeout_s)
+        self._caller.keep_secret([settings.key])
         self._caller.keep_path_secret()
 
     async def submit(self, parcel: Parcel) -> ParcelStatus:
@@ -64,13 +55,12 @@ class Webhook:
         return "the webhook answers"
 
     async def _send(self, body: bytes, headers: Mapping[str, str], *, gives: bool) -> None:
-        own = {name: secret.reveal() for name, secret in self._options.headers.items()}
         signed = {}
-        if self._options.signing_secret:
+        if self._secret:
             at_s = int(self._environment.clock.now().timestamp())
-            signed = {SIGNATURE: signature_of(body, at_s=at_s, secret=self._options.signing_secret)}
+            signed = {SIGNATURE: signature_of(body, at_s=at_s, secret=self._secret)}
         content = RequestBody(type="application/json", body=body)
-        call = TargetRequest(path="", headers={**own, **headers, **signed}, content=content, gives=gives)
+        call = TargetRequest(path="", headers={**headers, **signed}, content=content, gives=gives)
         answer = await self._caller.call(call)
         if answer.status != _CONFLICT:
             self._caller.refuse_status(answer, gives=gives)

@@ -15,7 +15,7 @@ import trio
 
 from actors.environment import in_thread
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.targets.download_folder import DownloadFolder, DownloadOptions
+from cormorant.clients.targets.download_folder import DownloadFolder
 from cormorant.rules.watch.handovers import (
     Parcel,
     ParcelKind,
@@ -41,11 +41,13 @@ def parcel(server: RawServer, path: str = "/one.mp3", **fields: Any) -> Parcel:
 
 
 @asynccontextmanager
-async def playing(folder: Path, routes: Any, **options: Any) -> AsyncIterator[tuple[DownloadFolder, RawServer]]:
+async def playing(
+    folder: Path, routes: Any, *, template: str = "{feed}/{title}", size_max_bytes: int = 2_000_000_000
+) -> AsyncIterator[tuple[DownloadFolder, RawServer]]:
     async with raw_server(routes) as server:
         transport = Transport(written=[server.url])
-        clock, chosen = SimulatedClock(), DownloadOptions(**options)
-        yield DownloadFolder(folder, transport, environment_of(offload=in_thread, clock=clock), options=chosen), server
+        environment = environment_of(offload=in_thread, clock=SimulatedClock())
+        yield DownloadFolder(folder, template, transport, environment, size_max_bytes=size_max_bytes), server
 
 
 def inside(folder: Path) -> list[Path]:
@@ -124,8 +126,8 @@ async def test_what_is_no_media_file_is_never_kept(tmp_path: Path, body: bytes, 
 
 async def test_a_link_into_a_private_network_is_refused(tmp_path: Path) -> None:
     async with raw_server({"*": page(MP3)}) as server:
-        transport = Transport()
-        target = DownloadFolder(tmp_path, transport, environment_of(offload=in_line, clock=SimulatedClock()))
+        environment = environment_of(offload=in_line, clock=SimulatedClock())
+        target = DownloadFolder(tmp_path, "{title}", Transport(), environment, size_max_bytes=1_000_000)
         with pytest.raises(TargetRefused, match="private network"):
             await target.submit(parcel(server))
 
@@ -180,7 +182,8 @@ async def drip(stream: trio.SocketStream, _asked: Asked) -> None:
 
 
 async def test_a_server_that_falls_silent_is_left(tmp_path: Path) -> None:
-    async with playing(tmp_path, {"*": drip}, idle_s=0.05) as (target, server):
+    async with playing(tmp_path, {"*": drip}) as (target, server):
+        target.IDLE_S = 0.05
         with pytest.raises(TargetUnavailable):
             await target.submit(parcel(server))
 
@@ -199,8 +202,11 @@ async def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOSPC, "No space left on device")
 
     async with raw_server({"*": page(MP3)}) as server:
-        transport = Transport(written=[server.url])
-        target = DownloadFolder(tmp_path, transport, environment_of(offload=in_line, clock=SimulatedClock()))
+        transport, environment = (
+            Transport(written=[server.url]),
+            environment_of(offload=in_line, clock=SimulatedClock()),
+        )
+        target = DownloadFolder(tmp_path, "{title}", transport, environment, size_max_bytes=1_000_000)
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(TargetUnavailable, match="is full"):
             await target.submit(parcel(server))
@@ -224,14 +230,9 @@ async def test_a_folder_that_is_a_link_out_of_here_is_not_followed(tmp_path: Pat
 
 @pytest.mark.parametrize("template", ["../{title}", "/srv/{title}", "{tilte}", "", "{title"])
 async def test_a_template_that_cannot_be_used_is_told_at_once(tmp_path: Path, template: str) -> None:
-    transport = Transport()
+    environment = environment_of(offload=in_line, clock=SimulatedClock())
     with pytest.raises(TargetMisconfigured, match="cannot be used"):
-        DownloadFolder(
-            tmp_path,
-            transport,
-            environment_of(offload=in_line, clock=SimulatedClock()),
-            options=DownloadOptions(template=template),
-        )
+        DownloadFolder(tmp_path, template, Transport(), environment, size_max_bytes=1)
 
 
 async def test_a_link_that_is_none_and_other_kinds_are_refused(tmp_path: Path) -> None:

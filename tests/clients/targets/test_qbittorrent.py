@@ -12,10 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from cormorant.clients.targets.qbittorrent import Qbittorrent, QbittorrentOptions
+from cormorant.clients.targets.qbittorrent import Qbittorrent
 from cormorant.playground.http import StandInRequest, StandInResponse
 from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
     ParcelKind,
     ParcelState,
@@ -40,15 +41,16 @@ async def playing(
 ) -> AsyncIterator[tuple[Qbittorrent, QbittorrentStandIn, Mounted]]:
     stand_in = stand_in or QbittorrentStandIn()
     stand_in.password = WORD
-    usual: dict[str, Any] = {"user": "admin", "password": Secret(WORD), "settle_s": 0.0}
+    usual: dict[str, Any] = {"username": "admin", "password": Secret(WORD)}
     async with mounted(stand_in.answer) as server:
-        yield client_of(server, QbittorrentOptions(**usual | options)), stand_in, server
+        yield client_of(server, **usual | options), stand_in, server
 
 
-def client_of(server: Mounted, options: QbittorrentOptions) -> Qbittorrent:
-    return Qbittorrent(
-        server.url, server.transport, environment_of(offload=in_line, clock=SimulatedClock()), options=options
-    )
+def client_of(server: Mounted, **options: Any) -> Qbittorrent:
+    settings = TargetSettings(url=server.url, **options)
+    client = Qbittorrent(settings, server.transport, environment_of(offload=in_line, clock=SimulatedClock()))
+    client.SETTLE_S = 0.0
+    return client
 
 
 def called(stand_in: QbittorrentStandIn) -> list[str]:
@@ -115,7 +117,7 @@ async def test_what_it_neither_adds_nor_has_is_refused(generation: Any) -> None:
 
 
 async def test_category_tags_path_and_stopped_are_sent_by_both_names() -> None:
-    chosen: dict[str, Any] = {"category": "music", "tags": ("a", "b"), "save_path": "/data/ü", "is_stopped": True}
+    chosen: dict[str, Any] = {"category": "music", "tags": ("a", "b"), "folder": "/data/ü", "paused": True}
     async with playing(**chosen) as (client, stand_in, _):
         await client.submit(parcel())
         receipt = await client.status(parcel(), None)
@@ -177,7 +179,7 @@ async def test_an_api_key_needs_no_session() -> None:
     stand_in = QbittorrentStandIn(api_key="qbt_hunter2")
     async with playing(stand_in, key=Secret("qbt_hunter2")) as (client, _, server):
         await client.submit(parcel())
-        wrong = client_of(server, QbittorrentOptions(key=Secret("qbt_other")))
+        wrong = client_of(server, key=Secret("qbt_other"))
         with pytest.raises(TargetMisconfigured, match="check the key"):
             await wrong.submit(parcel())
 
@@ -215,14 +217,12 @@ async def test_in_doubt_before_it_was_taken_the_look_says_absent() -> None:
 
 async def test_what_cannot_be_connected_to_surely_got_nothing() -> None:
     async with playing() as (client, _, server):
-        dead = Qbittorrent(
-            "http://127.0.0.1:1", server.transport, environment_of(offload=in_line, clock=SimulatedClock())
-        )
+        settings, environment = TargetSettings(url="http://127.0.0.1:1"), environment_of(offload=in_line)
+        dead = Qbittorrent(settings, server.transport, environment)
         with pytest.raises(TargetMisconfigured, match="private network"):
             await dead.submit(parcel())
     async with mounted(QbittorrentStandIn().answer) as gone:
-        url, transport = gone.url, gone.transport
-    client = Qbittorrent(url, transport, environment_of(offload=in_line, clock=SimulatedClock()))
+        client = client_of(gone)
     with pytest.raises(TargetUnavailable, match="cannot be reached"):
         await client.submit(parcel())
 
@@ -242,7 +242,7 @@ async def test_a_status_of_what_stands_before_it_says_what_follows(status: int, 
     answer = StandInResponse(status=status, headers={"Retry-After": "7", "Location": "http://x/"}, body=b"no")
     async with mounted(always(answer)) as server:
         with pytest.raises(error) as caught:
-            await client_of(server, QbittorrentOptions()).submit(parcel())
+            await client_of(server).submit(parcel())
 
     assert type(caught.value) is error
     assert caught.value.retry_after_s == (7.0 if status > 500 else None)
@@ -250,7 +250,7 @@ async def test_a_status_of_what_stands_before_it_says_what_follows(status: int, 
 
 async def test_a_login_page_instead_of_an_answer_is_told_and_nothing_concluded_from_it() -> None:
     async with mounted(always(StandInResponse(body=HTML))) as server:
-        client = client_of(server, QbittorrentOptions())
+        client = client_of(server)
         with pytest.raises(TargetInDoubt, match="is not qBittorrent"):
             await client.submit(parcel())
         with pytest.raises(TargetUnavailable, match="a login page"):
@@ -316,12 +316,12 @@ async def test_secrets_are_never_shown() -> None:
         return StandInResponse(status=400, body=asked.body + asked.headers.get("cookie", "").encode())
 
     async with mounted(parrot) as server:
-        for options in (
-            QbittorrentOptions(user="me", password=Secret(WORD)),
-            QbittorrentOptions(key=Secret("qbt hunter2")),
-            QbittorrentOptions(key=Secret("hunter2\nhunter2")),
-        ):
+        given: list[dict[str, Any]] = [
+            {"username": "me", "password": Secret(WORD)},
+            {"key": Secret("qbt hunter2")},
+            {"key": Secret("hunter2\nhunter2")},
+        ]
+        for options in given:
             with pytest.raises(TargetError) as caught:
-                await client_of(server, options).submit(parcel())
+                await client_of(server, **options).submit(parcel())
             assert "hunter2" not in "".join(traceback.format_exception(caught.value))
-            assert "hunter2" not in repr(options)

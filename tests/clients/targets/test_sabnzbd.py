@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from cormorant.clients.targets.sabnzbd import Sabnzbd, SabnzbdOptions
+from cormorant.clients.targets.sabnzbd import Sabnzbd
 from cormorant.playground.http import StandInRequest, StandInResponse
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
     ParcelKind,
     ParcelState,
@@ -43,14 +44,12 @@ async def playing(
 ) -> AsyncIterator[tuple[Sabnzbd, SabnzbdStandIn, Mounted]]:
     stand_in = SabnzbdStandIn(key=KEY, **habits)
     async with mounted(stand_in.answer) as server:
-        yield client_of(server, key, SabnzbdOptions(category="music", timeout_s=timeout_s)), stand_in, server
+        yield client_of(server, key, category="music", timeout_s=timeout_s), stand_in, server
 
 
-def client_of(server: Mounted, key: str = KEY, options: SabnzbdOptions | None = None) -> Sabnzbd:
-    clock = SimulatedClock()
-    return Sabnzbd(
-        server.url, Secret(key), server.transport, environment_of(offload=in_line, clock=clock), options=options
-    )
+def client_of(server: Mounted, key: str = KEY, **options: Any) -> Sabnzbd:
+    settings = TargetSettings(url=server.url, key=Secret(key), **options)
+    return Sabnzbd(settings, server.transport, environment_of(offload=in_line, clock=SimulatedClock()))
 
 
 async def test_what_is_given_is_followed_from_the_queue_to_the_history() -> None:

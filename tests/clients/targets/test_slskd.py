@@ -12,11 +12,12 @@ import trio
 
 from cormorant.clients.http.transport import Transport
 from cormorant.clients.slskd_replies import BUSY_S
-from cormorant.clients.targets.slskd import SlskdTarget, SlskdTargetOptions, batch_id_of
+from cormorant.clients.targets.slskd import SlskdTarget, batch_id_of
 from cormorant.clients.targets.target import Target
 from cormorant.playground.http import StandInRequest, StandInResponse, as_json
 from cormorant.playground.slskd import SlskdStandIn
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
     Parcel,
     ParcelKind,
@@ -58,10 +59,10 @@ async def playing(**habits: Any) -> AsyncIterator[tuple[SlskdTarget, SlskdStandI
 
 
 def target_at(url: str, transport: Transport, key: str = KEY) -> SlskdTarget:
-    options = SlskdTargetOptions(settle_s=0.0, timeout_s=WAIT_S)
-    return SlskdTarget(
-        url, Secret(key), transport, environment_of(offload=in_line, clock=SimulatedClock()), options=options
-    )
+    settings = TargetSettings(url=url, key=Secret(key), timeout_s=WAIT_S)
+    target = SlskdTarget(settings, transport, environment_of(offload=in_line, clock=SimulatedClock()))
+    target.SETTLE_S = 0.0
+    return target
 
 
 @pytest.fixture(params=[True, False], ids=["batches", "no batches"])

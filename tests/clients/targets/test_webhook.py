@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from cormorant.clients.targets.webhook import Webhook, WebhookOptions
+from cormorant.clients.targets.webhook import Webhook
 from cormorant.playground.http import StandInRequest, StandInResponse, as_text
 from cormorant.rules.secrets import Secret
+from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
     ParcelKind,
     ParcelState,
@@ -32,19 +33,15 @@ HOOK = "/hooks/hunter2hunter2"
 
 
 @asynccontextmanager
-async def playing(options: WebhookOptions | None = None, **habits: Any) -> AsyncIterator[tuple[Webhook, StrictWebhook]]:
+async def playing(key: str = "", **habits: Any) -> AsyncIterator[tuple[Webhook, StrictWebhook]]:
     stand_in = StrictWebhook(**habits)
     async with mounted(stand_in.answer) as server:
-        yield client_of(server, options), stand_in
+        yield client_of(server, key), stand_in
 
 
-def client_of(server: Mounted, options: WebhookOptions | None = None) -> Webhook:
-    return Webhook(
-        f"{server.url}{HOOK}",
-        server.transport,
-        environment_of(offload=in_line, clock=SimulatedClock()),
-        options=options,
-    )
+def client_of(server: Mounted, key: str = "") -> Webhook:
+    settings = TargetSettings(url=f"{server.url}{HOOK}", key=Secret(key))
+    return Webhook(settings, server.transport, environment_of(offload=in_line, clock=SimulatedClock()))
 
 
 async def test_a_parcel_is_told_with_all_that_is_in_it() -> None:
@@ -78,7 +75,7 @@ async def test_repeated_it_has_the_same_key_and_counts_as_given(*, tells: bool) 
 
 
 async def test_it_is_signed_with_the_time_and_a_wrong_signature_is_refused() -> None:
-    async with playing(WebhookOptions(signing_secret=Secret("hunter2")), secret="hunter2") as (client, stand_in):  # noqa: S106 - of a stand-in
+    async with playing("hunter2", secret="hunter2") as (client, stand_in):  # noqa: S106 - of a stand-in
         await client.submit(parcel())
         stand_in.secret = "another"  # noqa: S105 - of a stand-in, again
         with pytest.raises(TargetMisconfigured, match="the signature is wrong"):
@@ -86,14 +83,6 @@ async def test_it_is_signed_with_the_time_and_a_wrong_signature_is_refused() -> 
 
     signed_at_s = stand_in.asked[0].headers["x-cormorant-signature"].removeprefix("t=").partition(",")[0]
     assert int(signed_at_s) >= int(START.timestamp())
-
-
-async def test_headers_of_the_operator_are_sent() -> None:
-    async with playing(WebhookOptions(headers={"X-Token": Secret("hunter2")})) as (client, stand_in):
-        await client.submit(parcel())
-        await client.test()
-
-    assert [each.headers["x-token"] for each in stand_in.asked] == ["hunter2"] * 2
 
 
 @pytest.mark.parametrize("cut", ["after", "before"])
@@ -144,13 +133,12 @@ async def test_what_is_no_torrent_is_never_told() -> None:
     assert stand_in.asked == []
 
 
-async def test_neither_headers_nor_address_nor_secret_are_shown() -> None:
+async def test_neither_address_nor_secret_are_shown() -> None:
     async def parrot(asked: StandInRequest) -> StandInResponse:
-        return as_text(f"{asked.path} {asked.headers['x-token']} signing-hunter2", status=400)
+        return as_text(f"{asked.path} signing-hunter2", status=400)
 
-    options = WebhookOptions(headers={"X-Token": Secret("token-hunter2")}, signing_secret=Secret("signing-hunter2"))
     async with mounted(parrot) as server:
-        client = client_of(server, options)
+        client = client_of(server, "signing-hunter2")
         with pytest.raises(TargetRefused) as refused:
             await client.submit(parcel())
         server.cuts[HOOK] = "before"
@@ -159,4 +147,3 @@ async def test_neither_headers_nor_address_nor_secret_are_shown() -> None:
 
     for error in (refused.value, lost.value):
         assert "hunter2" not in "".join(traceback.format_exception(error))
-    assert "hunter2" not in repr(options)
