@@ -65,7 +65,6 @@ class PriceClient:
     _transport: Transport
     _environment: Ports
     _recipe: PriceRecipe = field(factory=PriceRecipe, kw_only=True)
-    _limits: FetchLimits = field(default=_LIMITS, kw_only=True)
 
     async def search(self, request: SearchRequest) -> SearchPage:
         """The prices that the site states. What is no price comes with the reason; if all of it is none, that is an error."""
@@ -74,7 +73,7 @@ class PriceClient:
             headers=self._headers(),
             open_headers={"Accept": "application/json"},
             secrets=self._secrets(),
-            limits=self._limits,
+            limits=_LIMITS,
         )
         self._refuse(answer)
         return SearchPage(results=await self._environment.offload(partial(self._read, answer.body)))

@@ -21,21 +21,16 @@ from cormorant.rules.watch.soulseek import PeerResponse
 
 API: Final = "/api/v0"
 TEXT_LENGTH_MAX: Final = 200
+RESPONSES_MAX: Final = 250
+FILES_MAX: Final = 10_000
+USUAL_S: Final = 60.0
+"""Longest time for a search whose caller has no time-out."""
 
 _NOT_STARTED: Final = range(400, 500)
 _NOT_FOUND: Final = 404
 _BUSY: Final = 429
-
-
-@frozen(kw_only=True)
-class SlskdOptions:
-    """Limits of a search. `timeout_s` bounds one request, `usual_s` a search whose caller has no time-out."""
-
-    timeout_s: float = 10.0
-    usual_s: float = 60.0
-    responses_max: int = 250
-    files_max: int = 10_000
-    body_max_bytes: int = 50_000_000
+_LIMITS: Final = FetchLimits(timeout_s=10.0, body_max_bytes=50_000_000)
+"""Those of one request."""
 
 
 @frozen(kw_only=True)
@@ -54,7 +49,6 @@ class SlskdClient:
     _key: Secret
     _transport: Transport
     _environment: Ports
-    _options: SlskdOptions = field(factory=SlskdOptions)
 
     async def search(self, text: str) -> SlskdFound:
         """Find what peers share that has all words of `text` in its path.
@@ -64,9 +58,9 @@ class SlskdClient:
         if not text.strip() or len(text) > TEXT_LENGTH_MAX:
             raise SourceRefused(f"a search needs 1 to {TEXT_LENGTH_MAX} characters; this has {len(text.strip())}")
         left_s = trio.current_effective_deadline() - trio.current_time()
-        times = search_times(self._options.usual_s if left_s == math.inf else left_s)
+        times = search_times(USUAL_S if left_s == math.inf else left_s)
         # Our id, so that a search whose start was not confirmed can be removed, too.
-        run = _Search(self, str(UUID(int=self._environment.chance.getrandbits(128), version=4)), self._options, times)
+        run = _Search(self, str(UUID(int=self._environment.chance.getrandbits(128), version=4)), times)
         try:
             return await run.results(text)
         finally:
@@ -76,7 +70,6 @@ class SlskdClient:
 
     async def call(self, method: str, path: str, content: bytes = b"") -> Answer:
         """Send one request and give its answer, whatever its status."""
-        limits = FetchLimits(timeout_s=self._options.timeout_s, body_max_bytes=self._options.body_max_bytes)
         # Also without a body: slskd answers 415 to what does not say that it is JSON.
         headers = {"X-API-Key": self._key.reveal(), "Content-Type": "application/json", "Accept": "application/json"}
         return await self._transport.ask(
@@ -85,7 +78,7 @@ class SlskdClient:
             body=content,
             headers=headers,
             secrets=[self._key],
-            limits=limits,
+            limits=_LIMITS,
         )
 
     async def read(self, answer: Answer, kind: type[dict[str, Any] | list[Any]]) -> Any:
@@ -104,7 +97,6 @@ class _Search:
 
     client: SlskdClient
     id: str
-    options: SlskdOptions
     times: SearchTimes
     began_at: float = field(init=False, factory=trio.current_time)
     may_exist: bool = field(init=False, default=False)
@@ -160,8 +152,8 @@ class _Search:
             "id": self.id,
             "searchText": text,
             "searchTimeout": self.times.quiet_ms,
-            "responseLimit": self.options.responses_max,
-            "fileLimit": self.options.files_max,
+            "responseLimit": RESPONSES_MAX,
+            "fileLimit": FILES_MAX,
         }
         self.may_exist = True
         try:

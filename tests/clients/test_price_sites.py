@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from cormorant.clients.http.transport import FetchLimits, Transport
+from cormorant.clients.http.transport import Transport
 from cormorant.clients.price_sites import ITEMS_MAX, PriceClient, PriceRecipe
 from cormorant.rules.search.outcomes import (
     CredentialsRefused,
@@ -38,7 +38,7 @@ ONE = {
 
 
 async def asked(
-    answer: bytes, recipe: PriceRecipe | None = None, *, key: Secret = KEY, **limits: Any
+    answer: bytes, recipe: PriceRecipe | None = None, *, key: Secret = KEY
 ) -> tuple[SearchPage | SourceError, str]:
     """What came of it, and what the server was sent."""
     async with raw_server({"*": answer}) as server:
@@ -49,7 +49,6 @@ async def asked(
             transport,
             environment_of(offload=in_line, clock=SimulatedClock()),
             recipe=recipe or PriceRecipe(),
-            limits=FetchLimits(**limits),
         )
         try:
             came: SearchPage | SourceError = await client.search(REQUEST)
@@ -159,7 +158,7 @@ async def test_what_is_no_price_says_why_and_the_others_go_on(item: str, why: st
 
 async def test_a_long_list_a_large_body_and_a_day_to_come_have_an_end() -> None:
     assert len(await found([ONE] * (ITEMS_MAX + 1))) == ITEMS_MAX
-    came, _ = await asked(page(json.dumps([ONE] * 100)), body_max_bytes=1_000)
+    came, _ = await asked(page(json.dumps([ONE]), length=5_000_001))
     assert isinstance(came, SourceUnavailable)
     [result] = await found([ONE | {"date": "2031-01-01", "title": "t" * 5_000}])
     assert (result.published, len(result.title)) == (None, 300)

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from cormorant.clients.http.transport import Transport
-from cormorant.clients.slskd import SlskdClient, SlskdOptions
+from cormorant.clients.slskd import SlskdClient
 from cormorant.clients.slskd_replies import BUSY_S, OFFLINE_S
 from cormorant.playground.http import StandInRequest, StandInResponse
 from cormorant.playground.slskd import SlskdStandIn
@@ -63,14 +63,9 @@ async def playing(**habits: Any) -> AsyncIterator[tuple[SlskdClient, SlskdStandI
         yield client_of(wire.server), stand_in, wire.server
 
 
-def client_of(server: Mounted, *, key: str = KEY, **options: Any) -> SlskdClient:
-    return SlskdClient(
-        server.url,
-        Secret(key),
-        server.transport,
-        environment_of(offload=in_line, chance=random.Random(1)),
-        options=SlskdOptions(**options),
-    )
+def client_of(server: Mounted, *, key: str = KEY) -> SlskdClient:
+    environment = environment_of(offload=in_line, chance=random.Random(1))
+    return SlskdClient(server.url, Secret(key), server.transport, environment)
 
 
 async def test_a_search_is_followed_through_all_its_states_to_the_end(clock: MockClock) -> None:
@@ -126,9 +121,9 @@ async def test_what_is_asked_of_a_search_is_said_in_its_units(
 
     async with wired(listening) as wire:
         with trio.fail_after(math.inf if timeout_s is None else timeout_s):
-            await client_of(wire.server, responses_max=100, files_max=1000).search("album")
+            await client_of(wire.server).search("album")
 
-    assert f'"searchTimeout": {quiet_ms}, "responseLimit": 100, "fileLimit": 1000'.encode() in wanted[0]
+    assert f'"searchTimeout": {quiet_ms}, "responseLimit": 250, "fileLimit": 10000'.encode() in wanted[0]
     assert b"null" not in wanted[0]
 
 
