@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,8 +28,6 @@ USUAL_S: Final = 60.0
 """Longest time for a search whose caller has no time-out."""
 
 _NOT_STARTED: Final = range(400, 500)
-_NOT_FOUND: Final = 404
-_BUSY: Final = 429
 _LIMITS: Final = FetchLimits(timeout_s=10.0, body_max_bytes=50_000_000)
 """Those of one request."""
 
@@ -137,7 +136,7 @@ class _Search:
         """Ask for the search. slskd starts one search at a time: while it starts another one, try again, ever later."""
         wait_s = self.times.poll_s
         answer = await self._post(text)
-        while answer.status == _BUSY and self.age_s + wait_s < self.times.cut_s:
+        while answer.status == HTTPStatus.TOO_MANY_REQUESTS and self.age_s + wait_s < self.times.cut_s:
             await trio.sleep(wait_s)
             wait_s *= 2
             answer = await self._post(text)
@@ -195,7 +194,7 @@ class _Search:
         """Poll until the search has ended."""
         while True:
             answer = await self.client.call("GET", self.path)
-            if answer.status == _NOT_FOUND:
+            if answer.status == HTTPStatus.NOT_FOUND:
                 self.may_exist = False
                 raise SourceUnavailable(
                     "slskd no longer knows the search; was it restarted, or the search removed there?"

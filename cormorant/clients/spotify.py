@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
 from typing import Any, Final, cast, get_args
 from urllib.parse import urlencode
 
@@ -343,8 +344,6 @@ QUOTA: Final = "QUOTA_EXCEEDED"
 UNAUTHORIZED: Final = 401
 _OK: Final = range(200, 300)
 _CLIENT_ERRORS: Final = range(400, 500)
-_NOT_FOUND: Final = 404
-_TOO_MANY_REQUESTS: Final = 429
 _PASSING: Final = {408, 425}
 _BAD_CLIENT: Final = {"invalid_client", "unauthorized_client"}
 
@@ -393,13 +392,13 @@ def error_of_api(reply: SpotifyReply) -> SourceError | None:
     """
     if reply.status in _OK:
         return None
-    if reply.status == _TOO_MANY_REQUESTS:
+    if reply.status == HTTPStatus.TOO_MANY_REQUESTS:
         return _limited(reply)
     if reply.status == UNAUTHORIZED:
         return CredentialsRefused(
             f"Spotify does not accept the token that it has just given us ({reply.said}); check the app at Spotify"
         )
-    if reply.status == _NOT_FOUND:
+    if reply.status == HTTPStatus.NOT_FOUND:
         return SourceRefused(f"Spotify does not know {reply.asked} ({reply.said}); check the id")
     if reply.status in _CLIENT_ERRORS and reply.status not in _PASSING:
         return SourceRefused(f"Spotify refused to give {reply.asked} ({reply.said})")

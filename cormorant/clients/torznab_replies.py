@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from attrs import frozen
@@ -158,7 +159,6 @@ _CALL_OR_CONTENT = range(200, 400)
 _CLIENT_ERRORS = range(400, 500)
 _CREDENTIALS = {401, 403}
 _LIMITS = {429, 500, 501}
-_TOO_MANY_REQUESTS = 429
 _GONE = 410
 _MISSING_PARAMETER = 200
 # "Took too long" and "too early" are about the moment, not about what was asked.
@@ -216,7 +216,7 @@ def _is_about_credentials(reply: IndexerReply) -> bool:
 
 
 def _is_limit(reply: IndexerReply) -> bool:
-    if reply.code in _LIMITS or reply.status == _TOO_MANY_REQUESTS:
+    if reply.code in _LIMITS or reply.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True
     return reply.words.lower().startswith(_LIMIT_WORDS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -25,9 +26,6 @@ _LIMITS: Final = FetchLimits(timeout_s=30.0, body_max_bytes=20_000_000)
 _PATIENT: Final = FetchLimits(timeout_s=120.0)
 """An app that tries out an indexer before it keeps it takes as long as the indexer."""
 _CREDENTIALS: Final = {401, 403}
-_NOT_FOUND: Final = 404
-_TOO_MANY: Final = 429
-_SERVER: Final = 500
 
 
 @frozen(kw_only=True)
@@ -68,15 +66,15 @@ class JsonApi:
     async def _understood(self, answer: Answer) -> Any:
         if answer.status in _CREDENTIALS:
             raise CredentialsRefused(f"it does not accept this key; look in {self.app} under Settings, General")
-        if answer.is_page or answer.status == _NOT_FOUND:
+        if answer.is_page or answer.status == HTTPStatus.NOT_FOUND:
             where = "with a web page" if answer.is_page else "that there is no such thing"
             raise SourceRefused(
                 f"what is there answers {where}, so it is not the API of {self.app}; check the address: "
                 f"the port, and the URL base if {self.app} has one, such as http://host:port/{self.app.lower()}"
             )
-        if answer.status == _TOO_MANY:
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise SourceLimited("it wants to be asked less")
-        if answer.status >= _SERVER:
+        if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise SourceUnavailable(f"it is in trouble itself (HTTP {answer.status}); look at its log")
         return self._read(answer, await self._parsed(answer))
 

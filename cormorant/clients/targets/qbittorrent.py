@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
@@ -32,10 +33,7 @@ from cormorant.rules.watch.handovers import (
 )
 
 _NAME: Final = "qBittorrent"
-_OK: Final = 200
 _DENIED: Final = {401, 403}
-_CONFLICT: Final = 409
-_NOT_A_TORRENT: Final = 415
 _ID_LENGTH: Final = 40
 """qBittorrent cuts the infohash of version 2 to the length of version 1."""
 
@@ -67,9 +65,9 @@ class Qbittorrent:
         if not ids:
             raise TargetRefused("the magnet link names no infohash, by which alone it could be found again")
         answer = await self._call(TargetRequest(path="/api/v2/torrents/add", content=self._added(parcel), gives=True))
-        if answer.status == _NOT_A_TORRENT:
+        if answer.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
             raise TargetRefused(f"{_NAME} takes it for no torrent ({self._caller.words(answer)})")
-        if answer.status == _CONFLICT:
+        if answer.status == HTTPStatus.CONFLICT:
             return await self._already_there(ids)
         self._caller.refuse_status(answer, gives=True)
         return await self._understood(answer, ids)
@@ -190,10 +188,11 @@ class Qbittorrent:
             return self._cookie
 
     def _session(self, answer: Answer) -> str:
-        if answer.status in _DENIED or (answer.status == _OK and answer.body.strip() == b"Fails."):
+        if answer.status in _DENIED or (answer.status == HTTPStatus.OK and answer.body.strip() == b"Fails."):
             # Not tried again: after five failures it bans the address.
             self._was_refused = True
-            is_ban = answer.status == 403  # noqa: PLR2004 - its answer to an address that failed too often
+            # Its answer to an address that failed too often.
+            is_ban = answer.status == HTTPStatus.FORBIDDEN
             why = "has banned this address after failed logins" if is_ban else "does not accept our user or password"
             raise TargetMisconfigured(_refused(why))
         self._caller.refuse_status(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from cormorant.clients.http.transport import Answer, Transport
@@ -22,7 +23,6 @@ from cormorant.rules.watch.handovers import (
 
 _NAME: Final = "SABnzbd"
 _PATH: Final = "/api"
-_FORBIDDEN: Final = 403
 _LISTED_MAX: Final = "50"
 _KEY_WORDS: Final = "api key"
 _OF_CATEGORY: Final = "-100"
@@ -115,7 +115,7 @@ class Sabnzbd:
         return (slot for slot in slots if isinstance(slot, dict)) if isinstance(slots, list) else iter(())
 
     def _understood(self, answer: Answer, *, gives: bool = False) -> Mapping[str, Any]:
-        if answer.status == _FORBIDDEN:
+        if answer.status == HTTPStatus.FORBIDDEN:
             raise TargetMisconfigured(_forbidden(self._caller.words(answer)))
         return self._caller.read(answer, dict, gives=gives)
 

@@ -6,6 +6,7 @@ Where slskd has no batches yet the older call serves: it is looked first whether
 from __future__ import annotations
 
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -40,12 +41,8 @@ _BATCHES: Final = f"{_DOWNLOADS}/batches"
 _PROBE: Final = "no-batch-has-this-id"
 _KEYS: Final = UUID("6f0a6a3e-5f0b-5d2c-9a53-5b1f0f6d8c11")
 _GIVEN: Final = {200, 201, 207, 409}
-_EXISTS: Final = 409
-_NOT_FOUND: Final = 404
 _NO_ROUTE: Final = {404, 405}
 _MAYBE_NO_ROUTE: Final = {400, 415, 500}
-_TOO_MANY_REQUESTS: Final = 429
-_ERROR: Final = 500
 _IN_PROGRESS: Final = "already in progress"
 _TOLD_MAX: Final = 3
 
@@ -118,7 +115,7 @@ class SlskdTarget:
         return self._has_batches is False
 
     async def _batched(self, answer: Answer, parcel: Parcel) -> ParcelStatus:
-        if answer.status == _EXISTS:
+        if answer.status == HTTPStatus.CONFLICT:
             return await self._already_there(parcel)
         self._refuse(answer, parcel)
         said = self._caller.read(answer, dict, gives=True)
@@ -154,11 +151,11 @@ class SlskdTarget:
         return ParcelStatus(target_id=batch_id_of(parcel.key), standing=ParcelState.PRESENT, reason=why)
 
     def _refuse(self, answer: Answer, parcel: Parcel) -> None:
-        if answer.status in {_NOT_FOUND, _ERROR} and self._is_about_peer(answer):
+        if answer.status in {HTTPStatus.NOT_FOUND, HTTPStatus.INTERNAL_SERVER_ERROR} and self._is_about_peer(answer):
             raise TargetRefused(
                 f"the peer {parcel.username!r} is offline ({self._words(answer)}); take another candidate"
             )
-        if answer.status == _TOO_MANY_REQUESTS:
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise TargetUnavailable(f"{_NAME} is just taking other files", retry_after_s=BUSY_S)
         self._caller.refuse_status(answer, gives=True)
 
@@ -171,7 +168,7 @@ class SlskdTarget:
 
     async def _transfers(self, path: str) -> list[Transfer]:
         answer = await self._call("GET", path)
-        if answer.status == _NOT_FOUND:
+        if answer.status == HTTPStatus.NOT_FOUND:
             return []
         self._caller.refuse_status(answer)
         said = await self._environment.offload(as_json, answer)

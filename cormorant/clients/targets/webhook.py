@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from cormorant.clients.http.transport import Transport
@@ -19,7 +20,6 @@ from cormorant.rules.watch.handovers import Parcel, ParcelKind, ParcelState, Par
 
 SIGNATURE: Final = "X-Cormorant-Signature"
 _NAME: Final = "the webhook"
-_CONFLICT: Final = 409
 
 
 class Webhook:
@@ -62,7 +62,7 @@ class Webhook:
         content = RequestBody(type="application/json", body=body)
         call = TargetRequest(path="", headers={**headers, **signed}, content=content, gives=gives)
         answer = await self._caller.call(call)
-        if answer.status != _CONFLICT:
+        if answer.status != HTTPStatus.CONFLICT:
             self._caller.refuse_status(answer, gives=gives)
 
 
