@@ -40,15 +40,10 @@ class QbittorrentStandIn:
     generation: Literal["old", "new"] = "new"
     user: str = "admin"
     password: str = "adminadmin"  # noqa: S105 - what qBittorrent itself came with
-    api_key: str = ""
     lag_s: float = 0.0
     """A torrent is listed only so much later: 5 s on a slow disk."""
     takes_s: float = math.inf
     """So long after it is listed a torrent that is not stopped is whole."""
-    refuses: bool = False
-    is_disk_full: bool = False
-    """Torrents are taken and end in the state `error`."""
-    is_banning: bool = False
     held: dict[str, PlayedTorrent] = field(factory=dict)
     asked: list[StandInRequest] = field(factory=list)
     _sessions: set[str] = field(factory=set)
@@ -78,14 +73,10 @@ class QbittorrentStandIn:
         return self.generation == "new"
 
     def _is_known(self, headers: Mapping[str, str]) -> bool:
-        if self.api_key and headers.get("authorization") == f"Bearer {self.api_key}":
-            return True
         sent = {morsel.value for morsel in SimpleCookie(headers.get("cookie", "")).values()}
         return bool(sent & self._sessions)
 
     def _log_in(self, form: FormData) -> StandInResponse:
-        if self.is_banning:
-            return as_text("Your IP address has been banned after too many failed authentication attempts.", status=403)
         if (form.fields.get("username"), form.fields.get("password")) != (self.user, self.password):
             return as_text("", status=401) if self._is_new else as_text("Fails.")
         session = f"session+{len(self.asked)}/x"
@@ -100,11 +91,11 @@ class QbittorrentStandIn:
             torrent_id = self._id_of(form)
         except NotATorrent:
             return as_text("Error: 'x.torrent' is not a valid torrent file.", status=415)
-        if self.refuses or torrent_id is None or torrent_id in self.held:
+        if torrent_id is None or torrent_id in self.held:
             counts = {"success_count": 0, "failure_count": 1, "pending_count": 0, "added_torrent_ids": []}
             return as_json(counts, status=409, kind=_JSON) if self._is_new else as_text("Fails.")
         is_stopped = "true" in {form.fields.get("stopped"), form.fields.get("paused")}
-        state = "error" if self.is_disk_full else self._first_state(is_stopped=is_stopped)
+        state = self._first_state(is_stopped=is_stopped)
         self.held[torrent_id] = PlayedTorrent(
             torrent_id=torrent_id, visible_at=self.now_s() + self.lag_s, state=state, fields=form.fields
         )

@@ -36,17 +36,9 @@ class SabnzbdStandIn:
     name: str = "sabnzbd"
     now_s: Callable[[], float] = trio.current_time
     key: str = "the-key-of-sabnzbd"
-    says_why: bool = True
-    """Whether API warnings are on: without them a 403 has no text."""
-    knows_host: bool = True
     lag_s: float = 0.0
     takes_s: float = math.inf
     """So long after it is listed a job is in the history, completed."""
-    refuses: bool = False
-    error: str = ""
-    """Answered with HTTP 200 and status false."""
-    replaces_spaces: bool = False
-    can_search: bool = True
     jobs: list[SabnzbdJob] = field(factory=list)
     asked: list[StandInRequest] = field(factory=list)
 
@@ -62,7 +54,7 @@ class SabnzbdStandIn:
             return _json({"version": "4.3.3"})
         forbidden = self._forbidden(fields)
         if forbidden is not None:
-            return as_text(forbidden if self.says_why else "", status=403)
+            return as_text(forbidden, status=403)
         if mode in {"addfile", "addurl"}:
             return self._add(fields, form)
         if mode in {"queue", "history"}:
@@ -70,19 +62,14 @@ class SabnzbdStandIn:
         return _json({"status": False, "error": "not implemented"})
 
     def _forbidden(self, fields: Mapping[str, str]) -> str | None:
-        if not self.knows_host:
-            return "Access denied - Hostname verification failed: https://sabnzbd.org/hostname-check"
         if not fields.get("apikey"):
             return "API Key Required"
         return None if fields["apikey"] == self.key else "API Key Incorrect"
 
     def _add(self, fields: Mapping[str, str], form: FormData) -> StandInResponse:
-        if self.error:
-            return _json({"status": False, "error": self.error})
-        if self.refuses or not (form.files.get("name") or form.files.get("nzbfile") or fields.get("name")):
+        if not (form.files.get("name") or form.files.get("nzbfile") or fields.get("name")):
             return _json({"status": False, "nzo_ids": []})
         name = fields.get("nzbname") or "unnamed"
-        name = name.replace(" ", "_") if self.replaces_spaces else name
         nzo_id = f"SABnzbd_nzo_{len(self.jobs):08}"
         kept = {key: value for key, value in fields.items() if key != "apikey"}
         status = "Grabbing" if fields["mode"] == "addurl" else "Queued"
@@ -101,9 +88,8 @@ class SabnzbdStandIn:
         ]
         if mode == "history":
             shown = [job for job in shown if job.is_archived == is_archive]
-        if self.can_search:
-            shown = [job for job in shown if fields.get("search", "") in job.name]
-            shown = [job for job in shown if fields.get("nzo_ids", job.nzo_id) == job.nzo_id]
+        shown = [job for job in shown if fields.get("search", "") in job.name]
+        shown = [job for job in shown if fields.get("nzo_ids", job.nzo_id) == job.nzo_id]
         named = "filename" if mode == "queue" else "name"
         slots = [
             {"nzo_id": job.nzo_id, named: job.name, "status": job.status, "fail_message": job.fail_message}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -46,7 +45,7 @@ class PlayedArtist:
 
 @define(kw_only=True)
 class SpotifyStandIn:
-    """The state: who is known, who may ask, which tokens are good, and what goes wrong next."""
+    """The state: who is known, who may ask, and which tokens are good."""
 
     name: str = "spotify"
     artists: Mapping[str, PlayedArtist]
@@ -54,8 +53,6 @@ class SpotifyStandIn:
     client_id: str = "playground"
     secret: str = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
     page_size: int = 5
-    troubles: deque[StandInResponse] = field(factory=deque)
-    """What is answered to the next requests instead of what they ask for."""
     tokens: dict[str, float] = field(factory=dict)
     tokens_given: int = 0
     asked: list[StandInRequest] = field(factory=list)
@@ -67,8 +64,6 @@ class SpotifyStandIn:
             return self._token(asked)
         if self.tokens.get(asked.headers.get("authorization", "").removeprefix("Bearer "), 0.0) <= self.now_s():
             return failed(401, "The access token expired")
-        if self.troubles:
-            return self.troubles.popleft()
         return self._api(asked)
 
     def _token(self, asked: StandInRequest) -> StandInResponse:

@@ -10,13 +10,14 @@ from pathlib import Path
 from attrs import frozen
 from sqlalchemy import Connection
 
-from cormorant.playground.spotify import PlayedArtist, SpotifyStandIn
+from cormorant.playground.spotify import PlayedArtist
 from cormorant.rules.search.requests import Result
 from cormorant.rules.watch.handovers import Handover, HandoverState
 from cormorant.rules.watch.profiles import Judgement
 from cormorant.rules.watch.wants import Want, WantState
 from storage.watch import handovers, wants
 from tests.cli.source_place import Indexer, SourcePlace
+from tests.stand_ins.spotify import TroubledSpotify
 from tests.stand_ins.threads import served_by_thread
 
 KEY = "s3cretkey"
@@ -52,7 +53,7 @@ query = "by hand"
 class WatchPlace(SourcePlace):
     """Where commands of watching are run."""
 
-    spotify: SpotifyStandIn
+    spotify: TroubledSpotify
 
     def want(self, state: WantState = WantState.CHOSEN, key: str = "k") -> int:
         """A want with a candidate that fits and one that does not; their guids are links with a key."""
@@ -113,7 +114,7 @@ def _held(connection: Connection, want_id: int) -> int:
 @contextmanager
 def watch_place(folder: Path, url: str = "") -> Iterator[WatchPlace]:
     """A place with a database of that address, or a SQLite file that is not there yet."""
-    spotify = SpotifyStandIn(artists={each.id: each for each in (BOARDS, RADIO)})
+    spotify = TroubledSpotify(artists={each.id: each for each in (BOARDS, RADIO)})
     with served_by_thread(spotify) as spotify_url:
         (folder / "config.toml").write_text(SETTINGS.format(spotify_url=spotify_url))
         yield WatchPlace(folder, url or f"sqlite:///{folder}/watches.db", Indexer(0), spotify)

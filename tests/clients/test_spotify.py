@@ -19,7 +19,6 @@ from cormorant.playground.http import StandInRequest, StandInResponse, as_json, 
 from cormorant.playground.spotify import (
     PlayedAlbum,
     PlayedArtist,
-    SpotifyStandIn,
     failed,
 )
 from cormorant.rules.json_documents import Json
@@ -36,7 +35,7 @@ from cormorant.testing import SimulatedClock, in_line
 from tests.bounds import WAIT_S
 from tests.clients.mounted import Answer, Mounted, mounted
 from tests.environments import environment_of
-from tests.stand_ins.spotify import busy_artist, limited, out_of_quota
+from tests.stand_ins.spotify import TroubledSpotify, busy_artist, limited, out_of_quota
 
 SECRET = "playground-secret"  # noqa: S105 - the stand-in's own, no secret
 ALBUMS = (
@@ -51,14 +50,14 @@ ALBUMS = (
 ARTIST = PlayedArtist(id="one", name="Röyksopp", albums=ALBUMS)
 
 
-def stand_in(*artists: PlayedArtist, **more: Any) -> SpotifyStandIn:
+def stand_in(*artists: PlayedArtist, **more: Any) -> TroubledSpotify:
     known = {artist.id: artist for artist in artists or (ARTIST,)}
-    return SpotifyStandIn(artists=known, **more)
+    return TroubledSpotify(artists=known, **more)
 
 
 @asynccontextmanager
 async def client_of(
-    spotify: SpotifyStandIn, *, secret: str = SECRET, answer: Answer | None = None, **options: Any
+    spotify: TroubledSpotify, *, secret: str = SECRET, answer: Answer | None = None, **options: Any
 ) -> AsyncIterator[SpotifyClient]:
     async with mounted(answer or spotify.answer) as server:
         where = SpotifyOptions(api_url=f"{server.url}/v1", token_url=f"{server.url}/api/token", **options)

@@ -15,7 +15,6 @@ from cormorant.clients.targets.qbittorrent import Qbittorrent
 from cormorant.clients.targets.sabnzbd import Sabnzbd
 from cormorant.clients.targets.target import Target
 from cormorant.clients.targets.webhook import Webhook
-from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.playground.world import WebhookStandIn
 from cormorant.rules.secrets import Secret
@@ -25,6 +24,7 @@ from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import mounted
 from tests.clients.parcel_samples import HTML, parcel
 from tests.environments import environment_of
+from tests.stand_ins.qbittorrent import OddQbittorrent
 
 NAMES = ("qbittorrent", "sabnzbd", "blackhole", "download", "webhook", "command")
 
@@ -32,7 +32,7 @@ NAMES = ("qbittorrent", "sabnzbd", "blackhole", "download", "webhook", "command"
 @asynccontextmanager
 async def target_called(name: str, folder: Path) -> AsyncIterator[Target]:
     sabnzbd = SabnzbdStandIn()
-    qbittorrent = QbittorrentStandIn(api_key="key")
+    qbittorrent = OddQbittorrent(api_key="key")
     answers = {"qbittorrent": qbittorrent.answer, "sabnzbd": sabnzbd.answer}
     async with mounted(answers.get(name, WebhookStandIn().answer)) as server:
         transport, environment = server.transport, environment_of(offload=in_line, clock=SimulatedClock())

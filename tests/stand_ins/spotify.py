@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from cormorant.playground.http import StandInResponse
-from cormorant.playground.spotify import PlayedAlbum, PlayedArtist, failed
+from collections import deque
+
+from attrs import define, field
+from typing_extensions import override
+
+from cormorant.playground.http import StandInRequest, StandInResponse
+from cormorant.playground.spotify import PlayedAlbum, PlayedArtist, SpotifyStandIn, failed
+
+
+@define(kw_only=True)
+class TroubledSpotify(SpotifyStandIn):
+    """Its troubles may be changed at any time."""
+
+    troubles: deque[StandInResponse] = field(factory=deque)
+    """What is answered to the next requests instead of what they ask for."""
+
+    @override
+    def _api(self, asked: StandInRequest) -> StandInResponse:
+        return self.troubles.popleft() if self.troubles else super()._api(asked)
 
 
 def busy_artist(artist_id: str, name: str, albums: int) -> PlayedArtist:

@@ -14,7 +14,6 @@ from trio.testing import MockClock
 
 from cormorant.clients.targets.qbittorrent import Qbittorrent
 from cormorant.playground.http import StandInRequest, StandInResponse
-from cormorant.playground.qbittorrent import QbittorrentStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
@@ -30,6 +29,7 @@ from cormorant.testing import SimulatedClock, in_line
 from tests.clients.mounted import Mounted, always, mounted
 from tests.clients.parcel_samples import HTML, HYBRID, TITLES, parcel
 from tests.environments import environment_of
+from tests.stand_ins.qbittorrent import OddQbittorrent
 
 ADD = "/api/v2/torrents/add"
 WORD = "hunter2&hunter2"
@@ -37,9 +37,9 @@ WORD = "hunter2&hunter2"
 
 @asynccontextmanager
 async def playing(
-    stand_in: QbittorrentStandIn | None = None, **options: Any
-) -> AsyncIterator[tuple[Qbittorrent, QbittorrentStandIn, Mounted]]:
-    stand_in = stand_in or QbittorrentStandIn()
+    stand_in: OddQbittorrent | None = None, **options: Any
+) -> AsyncIterator[tuple[Qbittorrent, OddQbittorrent, Mounted]]:
+    stand_in = stand_in or OddQbittorrent()
     stand_in.password = WORD
     usual: dict[str, Any] = {"username": "admin", "password": Secret(WORD)}
     async with mounted(stand_in.answer) as server:
@@ -53,7 +53,7 @@ def client_of(server: Mounted, **options: Any) -> Qbittorrent:
     return client
 
 
-def called(stand_in: QbittorrentStandIn) -> list[str]:
+def called(stand_in: OddQbittorrent) -> list[str]:
     return [f"{each.method} {each.path}" for each in stand_in.asked]
 
 
@@ -64,7 +64,7 @@ def generation(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("kind", [ParcelKind.TORRENT, ParcelKind.MAGNET])
 async def test_what_is_given_is_there_and_followed_to_its_end(generation: Any, kind: ParcelKind) -> None:
-    async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
+    async with playing(OddQbittorrent(generation=generation)) as (client, stand_in, _):
         given = await client.submit(parcel(kind))
         running = await client.status(parcel(kind), given)
         [held] = stand_in.held.values()
@@ -80,7 +80,7 @@ async def test_what_is_given_is_there_and_followed_to_its_end(generation: Any, k
 
 
 async def test_given_twice_it_is_there_once(generation: Any) -> None:
-    async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
+    async with playing(OddQbittorrent(generation=generation)) as (client, stand_in, _):
         await client.submit(parcel())
         again = await client.submit(parcel())
 
@@ -88,14 +88,14 @@ async def test_given_twice_it_is_there_once(generation: Any) -> None:
 
 
 async def test_a_hybrid_torrent_is_found_under_the_name_of_its_second_version(generation: Any) -> None:
-    async with playing(QbittorrentStandIn(generation=generation)) as (client, _, _):
+    async with playing(OddQbittorrent(generation=generation)) as (client, _, _):
         await client.submit(parcel(body=HYBRID))
 
         assert (await client.status(parcel(body=HYBRID), None)).standing is ParcelState.RUNNING
 
 
 async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation: Any) -> None:
-    stand_in = QbittorrentStandIn(generation=generation, lag_s=5.0, now_s=lambda: 0.0)
+    stand_in = OddQbittorrent(generation=generation, lag_s=5.0, now_s=lambda: 0.0)
     async with playing(stand_in) as (client, _, _):
         first = await client.submit(parcel())
         early = await client.status(parcel(), first)
@@ -111,7 +111,7 @@ async def test_a_torrent_that_shows_up_late_is_not_taken_for_refused(generation:
 
 
 async def test_what_it_neither_adds_nor_has_is_refused(generation: Any) -> None:
-    async with playing(QbittorrentStandIn(generation=generation, refuses=True)) as (client, _, _):
+    async with playing(OddQbittorrent(generation=generation, refuses=True)) as (client, _, _):
         with pytest.raises(TargetRefused, match="did not add it and does not have it"):
             await client.submit(parcel())
 
@@ -135,7 +135,7 @@ async def test_category_tags_path_and_stopped_are_sent_by_both_names() -> None:
 
 
 async def test_a_lost_session_is_renewed_once_and_the_call_repeated(generation: Any) -> None:
-    async with playing(QbittorrentStandIn(generation=generation)) as (client, stand_in, _):
+    async with playing(OddQbittorrent(generation=generation)) as (client, stand_in, _):
         await client.status(parcel(), None)
         stand_in.lose_sessions()
         await client.submit(parcel())
@@ -157,7 +157,7 @@ async def test_two_tasks_that_lose_their_session_log_in_once() -> None:
 
 
 async def test_a_wrong_password_is_tried_once_and_again_only_when_tested(generation: Any) -> None:
-    stand_in = QbittorrentStandIn(generation=generation)
+    stand_in = OddQbittorrent(generation=generation)
     async with playing(stand_in, password=Secret("wrong")) as (client, _, _):
         for _ in range(3):
             with pytest.raises(TargetMisconfigured, match="password"):
@@ -170,13 +170,13 @@ async def test_a_wrong_password_is_tried_once_and_again_only_when_tested(generat
 
 
 async def test_a_banned_address_is_told() -> None:
-    async with playing(QbittorrentStandIn(is_banning=True)) as (client, _, _):
+    async with playing(OddQbittorrent(is_banning=True)) as (client, _, _):
         with pytest.raises(TargetMisconfigured, match="has banned this address"):
             await client.test()
 
 
 async def test_an_api_key_needs_no_session() -> None:
-    stand_in = QbittorrentStandIn(api_key="qbt_hunter2")
+    stand_in = OddQbittorrent(api_key="qbt_hunter2")
     async with playing(stand_in, key=Secret("qbt_hunter2")) as (client, _, server):
         await client.submit(parcel())
         wrong = client_of(server, key=Secret("qbt_other"))
@@ -187,7 +187,7 @@ async def test_an_api_key_needs_no_session() -> None:
 
 
 async def test_the_test_tells_the_version(generation: Any) -> None:
-    async with playing(QbittorrentStandIn(generation=generation)) as (client, _, _):
+    async with playing(OddQbittorrent(generation=generation)) as (client, _, _):
         told = await client.test()
 
     versions = {"old": "qBittorrent v4.6.7, Web API 2.9.3", "new": "qBittorrent v5.2.0, Web API 2.15.1"}
@@ -196,7 +196,7 @@ async def test_the_test_tells_the_version(generation: Any) -> None:
 
 @pytest.mark.parametrize("cut", ["after", "silent"])
 async def test_in_doubt_after_it_was_taken_the_look_finds_it(mock_clock: MockClock, generation: Any, cut: Any) -> None:
-    stand_in = QbittorrentStandIn(generation=generation)
+    stand_in = OddQbittorrent(generation=generation)
     async with playing(stand_in, timeout_s=10) as (client, _, server):
         server.cuts[ADD] = cut
         server.on_silence = partial(mock_clock.jump, 10)
@@ -221,7 +221,7 @@ async def test_what_cannot_be_connected_to_surely_got_nothing() -> None:
         dead = Qbittorrent(settings, server.transport, environment)
         with pytest.raises(TargetMisconfigured, match="private network"):
             await dead.submit(parcel())
-    async with mounted(QbittorrentStandIn().answer) as gone:
+    async with mounted(OddQbittorrent().answer) as gone:
         client = client_of(gone)
     with pytest.raises(TargetUnavailable, match="cannot be reached"):
         await client.submit(parcel())
@@ -304,7 +304,7 @@ async def test_the_state_tells_the_standing(state: str, standing: ParcelState, *
 
 
 async def test_a_full_disk_there_is_a_failure() -> None:
-    async with playing(QbittorrentStandIn(is_disk_full=True)) as (client, _, _):
+    async with playing(OddQbittorrent(is_disk_full=True)) as (client, _, _):
         receipt = await client.status(parcel(), await client.submit(parcel()))
 
     assert receipt.standing is ParcelState.FAILED

@@ -13,7 +13,6 @@ from trio.testing import MockClock
 
 from cormorant.clients.targets.sabnzbd import Sabnzbd
 from cormorant.playground.http import StandInRequest, StandInResponse
-from cormorant.playground.sabnzbd import SabnzbdStandIn
 from cormorant.rules.secrets import Secret
 from cormorant.rules.settings.watch import TargetSettings
 from cormorant.rules.watch.handovers import (
@@ -29,6 +28,7 @@ from tests.clients.mounted import Mounted, mounted
 from tests.clients.parcel_samples import HTML, TITLES
 from tests.clients.parcel_samples import parcel as any_parcel
 from tests.environments import environment_of
+from tests.stand_ins.sabnzbd import OddSabnzbd
 
 KEY = "hunter2hunter2hunter2"
 LINK = "https://indexer.example/get?id=1&apikey=theirs"
@@ -41,8 +41,8 @@ def parcel(**fields: Any) -> Any:
 @asynccontextmanager
 async def playing(
     key: str = KEY, timeout_s: float = 30.0, **habits: Any
-) -> AsyncIterator[tuple[Sabnzbd, SabnzbdStandIn, Mounted]]:
-    stand_in = SabnzbdStandIn(key=KEY, **habits)
+) -> AsyncIterator[tuple[Sabnzbd, OddSabnzbd, Mounted]]:
+    stand_in = OddSabnzbd(key=KEY, **habits)
     async with mounted(stand_in.answer) as server:
         yield client_of(server, key, category="music", timeout_s=timeout_s), stand_in, server
 
