@@ -56,6 +56,9 @@ class Actor(Generic[M]):
     nursery: trio.Nursery
     _wake_at: float = math.inf
     _idle: trio.CancelScope | None = None
+    """The scope in which it waits for a message, until `wake_at`."""
+    _is_parked: bool = False
+    """Whether it waits for a message without an end."""
 
     def __init_subclass__(cls) -> None:
         """Take down the classes of messages that the bases of the class name. A base that has them names something else."""
@@ -73,7 +76,9 @@ class Actor(Generic[M]):
     @wake_at.setter
     def wake_at(self, time: float) -> None:
         self._wake_at = time
-        if self._idle is not None:
+        if self._is_parked:
+            self.address._nudge()
+        elif self._idle is not None:
             self._idle.deadline = time
 
     @property
@@ -132,12 +137,15 @@ class Address(Generic[M]):
     emit: Emit = ignore
     place: Place | None = field(init=False, default=None)
     """Where in its tree its actor is started; None: in no tree."""
-    _send: trio.MemorySendChannel[_Envelope[M]] = field(init=False)
-    _receive: trio.MemoryReceiveChannel[_Envelope[M]] = field(init=False)
+    _send: trio.MemorySendChannel[_Envelope[M] | None] = field(init=False)
+    _receive: trio.MemoryReceiveChannel[_Envelope[M] | None] = field(init=False)
+    """Invariant: a None is never buffered. It wakes an actor that waits, and says nothing."""
     _gone: bool = field(init=False, default=False)
     _messages: tuple[type, ...] = field(init=False, default=())
     _server: trio.lowlevel.Task | None = field(init=False, default=None)
     _unanswered: dict[int, Reply[Any]] = field(init=False, factory=dict)
+    _unread: int = field(init=False, default=0)
+    """At least as many messages as are unread: one whose sender waits for room counts, too."""
     _in_hand: _Envelope[M] | None = field(init=False, default=None)
     """The message that is being handled."""
     _unread_once: set[type] = field(init=False, factory=set)
@@ -162,6 +170,7 @@ class Address(Generic[M]):
             raise MailboxFull(self.name, self.capacity) from None
         except trio.BrokenResourceError:
             raise ActorGone(self.name) from None
+        self._unread += 1
 
     def tell_once(self, message: M) -> None:
         """Send unless a message of this class is unread: any number of them count as one. Never raises.
@@ -181,13 +190,14 @@ class Address(Generic[M]):
         The message that was taken before counts as handled.
         """
         self._note_handled()
-        while True:
+        while self._unread:  # usually there is none, and asking the channel costs more
             try:
                 envelope = self._receive.receive_nowait()
             except trio.WouldBlock:
-                return None
-            if self._take(envelope):
+                break
+            if envelope is not None and self._take(envelope):
                 return envelope.message
+        return None
 
     async def ask(self, question: Ask[T, M], *, timeout_s: float = math.inf) -> T:
         """Send a message that carries a reply, and wait for the answer.
@@ -222,10 +232,15 @@ class Address(Generic[M]):
 
     async def _post(self, envelope: _Envelope[M]) -> None:
         self._check_wait()
+        self._unread += 1  # before it may be read
+        is_sent = False
         try:
             await self._send.send(envelope)
+            is_sent = True
         except trio.BrokenResourceError:
             raise ActorGone(self.name) from None
+        finally:
+            self._unread -= not is_sent
 
     async def _post_question(self, envelope: _Envelope[M]) -> None:
         """As `_post`, without giving way when there is room: the asker waits for the answer next."""
@@ -236,6 +251,13 @@ class Address(Generic[M]):
             await self._post(envelope)
         except trio.BrokenResourceError:
             raise ActorGone(self.name) from None
+        else:
+            self._unread += 1
+
+    def _nudge(self) -> None:
+        """Let an actor that waits for a message look at what else it has to do. One that does not wait looks anyway."""
+        if self._send.statistics().tasks_waiting_receive:
+            self._send.send_nowait(None)
 
     def _check_wait(self) -> None:
         waiter = serving.get()
@@ -243,7 +265,7 @@ class Address(Generic[M]):
             raise WaitForbidden(waiter.name, self.name)
 
     def _open(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[_Envelope[M]](self.capacity)
+        self._send, self._receive = trio.open_memory_channel[_Envelope[M] | None](self.capacity)
         self._gone = False
 
     def _reopen(self) -> None:
@@ -254,6 +276,7 @@ class Address(Generic[M]):
 
     def _take(self, envelope: _Envelope[M]) -> bool:
         """Whether the message is still wanted; from now on a crash is its asker's business."""
+        self._unread -= 1
         self._unread_once.discard(type(envelope.message))
         reply = envelope.reply
         if reply is not None and reply.abandoned:
@@ -304,8 +327,10 @@ class Address(Generic[M]):
                 envelope = self._receive.receive_nowait()
             except trio.WouldBlock:
                 break
-            self._refuse(envelope, ActorGone(self.name), "its actor is gone")
+            if envelope is not None:
+                self._refuse(envelope, ActorGone(self.name), "its actor is gone")
         self._gone = True
+        self._unread = 0
         self._unread_once.clear()
         self._receive.close()
 
@@ -334,7 +359,6 @@ class ServedActor(Generic[M]):
         self._make = make
         self._on_gone = on_gone
         self._stopping = False
-        self._idle: trio.CancelScope | None = None
 
     async def __call__(self, *, task_status: trio.TaskStatus[Address[M]] = trio.TASK_STATUS_IGNORED) -> None:
         """Run one incarnation until it is stopped or crashes."""
@@ -354,8 +378,7 @@ class ServedActor(Generic[M]):
     def stop(self) -> None:
         """Finish the message in hand, then end. What is unread stays in the mailbox."""
         self._stopping = True
-        if self._idle is not None:
-            self._idle.cancel()
+        self._address._nudge()
 
     def placed(self, place: Place) -> None:
         """Take down where in its tree the actor is started."""
@@ -380,7 +403,7 @@ class ServedActor(Generic[M]):
 
     async def _serve(self, actor: Actor[M]) -> None:
         while not self._stopping:
-            if actor.wake_at <= trio.current_time():
+            if actor.wake_at != math.inf and actor.wake_at <= trio.current_time():
                 await actor.wake()
                 await trio.lowlevel.checkpoint()
                 continue
@@ -390,7 +413,13 @@ class ServedActor(Generic[M]):
                 self._address._note_handled()
 
     async def _next(self, actor: Actor[M]) -> _Envelope[M] | None:
-        # As `receive` does it. Only who has to wait for a message needs a scope, by which it can be called off.
+        if actor.wake_at == math.inf:
+            actor._idle, actor._is_parked = None, True
+            try:
+                return await self._address._receive.receive()
+            finally:
+                actor._is_parked = False
+        # As `receive` does it. Only an actor that waits until some time needs a scope: it costs as much as a message.
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             envelope = self._address._receive.receive_nowait()
@@ -399,8 +428,7 @@ class ServedActor(Generic[M]):
         else:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return envelope
-        with trio.CancelScope(deadline=actor.wake_at) as self._idle:
-            actor._idle = self._idle
+        with trio.CancelScope(deadline=actor.wake_at) as actor._idle:
             return await self._address._receive.receive()
         return None
 

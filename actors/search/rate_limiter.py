@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -131,14 +132,18 @@ class RateLimiter(Actor[LimiterMessage]):
     _is_bidding: bool = field(init=False, default=False)
     _bid: trio.CancelScope = field(init=False, factory=trio.CancelScope)
     """The scope of the task that waits for a slot."""
+    _is_applying: bool = field(init=False, default=False)
+    """Whether a message is being applied. It stays set when that raises, and the limiter crashes."""
     _is_reading: bool = field(init=False, default=False)
     _has_just_read: bool = field(init=False, default=False)
     """Whether a read has ended since the last decision."""
     _known_since: float = field(init=False, default=0.0)
+    _is_shared: bool = field(init=False)
     _openings: OpeningTimes = field(init=False)
     _waits: WaitExpiry = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._is_shared = self.environment.database.is_shared
         self._openings = OpeningTimes(self.environment, self.requests)
         self._waits = WaitExpiry(self.environment, self.requests, self._openings)
 
@@ -176,23 +181,24 @@ class RateLimiter(Actor[LimiterMessage]):
         Invariant: it precedes every decision. A message that came in the same turn of the scheduler may be applied in the next.
         """
         is_any = False
-        if self.nursery.cancel_scope.cancel_called:  # a limiter that crashes leaves its messages to the next one
+        if self._is_applying:  # this limiter crashes, and leaves its messages to the next one
             return False
         while (message := self.address.take_nowait()) is not None:
             self._apply(message)
             is_any = True
-        self.requests.publish()
         return is_any
 
     def _drain_in_task(self) -> None:
         """As `_drain`, for a task: what it has read is decided in the next turn."""
         if self._drain():
+            self.requests.publish()
             self._decide_soon()
 
     def _decide_soon(self) -> None:
         self.address.tell_once(Decide())
 
     def _apply(self, message: LimiterMessage) -> None:
+        self._is_applying = True
         match message:
             case Admit(tickets=tickets):
                 for ticket in tickets:
@@ -210,6 +216,7 @@ class RateLimiter(Actor[LimiterMessage]):
                 self.nursery.start_soon(self._close, message)
             case Decide():
                 pass
+        self._is_applying = False
 
     def _admit(self, ticket: Ticket) -> None:
         ticket.mark_read()
@@ -243,18 +250,20 @@ class RateLimiter(Actor[LimiterMessage]):
     def _turn(self) -> None:
         self._drain()
         now = self.environment.now()
-        if self.requests.waiting() and trio.current_time() >= self._look_at():
+        look_at = self._look_at()
+        if look_at != math.inf and look_at <= trio.current_time() and self.requests.waiting():
             self.requests.is_stale = True
         if self._is_reading or (self.requests.is_stale and not self._has_just_read):
             self._read_soon()
             self._waits.end_expired(now)
+            self.requests.publish()
             self.wake_at = trio.current_time() + RETRY_S if self._has_waits() else math.inf
         else:
             self._waits.expire_unreachable(now)
-            self._start_worker()
+            self._start_worker(now)
+            self.requests.publish()
             self.wake_at = self._next_turn(now)
             self._read_again()
-        self.requests.publish()
 
     def _read_again(self) -> None:
         """Read after the decision what has changed since the last read. Frequent changes do not put off the decisions."""
@@ -263,7 +272,8 @@ class RateLimiter(Actor[LimiterMessage]):
             self._read_soon()
 
     def _has_waits(self) -> bool:
-        return self.requests.waiting() > 0 or self.requests.next_follower_end() is not None
+        """Whether anything waits, by what was published last."""
+        return self.requests.snapshot.waiting > 0 or self.requests.next_follower_end() is not None
 
     def _best(self, now: datetime) -> tuple[Priority, PendingRequest] | None:
         found = None
@@ -273,15 +283,15 @@ class RateLimiter(Actor[LimiterMessage]):
                 found = best
         return found
 
-    def _start_worker(self) -> None:
-        best = self._best_now()
+    def _start_worker(self, now: datetime) -> None:
+        best = self._best_now(now)
         if best is None:
             return
         rank, is_for_people = wanted = _wanted(best)
         if self._is_bidding:
             self.slots.change_bid(self.requests.name, rank, is_for_people=is_for_people)
-        elif self._workers.value < self._limits.in_flight_max:
-            self._workers.value += 1
+        elif (count := self._workers.value) < self._limits.in_flight_max:
+            self._workers.value = count + 1
             if self.slots.acquire_nowait(self.requests.name, rank, is_for_people=is_for_people):
                 # A task that was started runs to its first wait, whatever happens: what it took is surely given back.
                 self.nursery.start_soon(self._work_on, best[1])
@@ -303,7 +313,7 @@ class RateLimiter(Actor[LimiterMessage]):
             # What may go now waits for a slot, or for one of ours to end.
             soonest = min((time for time in times if time is not None and time > now), default=None)
         wait_s = WAIT_S_MAX if soonest is None else min(WAIT_S_MAX, (soonest - now).total_seconds())
-        if not self.requests.waiting():
+        if not self.requests.snapshot.waiting:
             return math.inf if soonest is None else trio.current_time() + wait_s
         return min(trio.current_time() + wait_s, self._look_at())
 
@@ -314,7 +324,7 @@ class RateLimiter(Actor[LimiterMessage]):
 
     def _is_busy_elsewhere(self) -> bool:
         known = self.requests.known
-        if known is None or not self.environment.database.is_shared:
+        if known is None or not self._is_shared:
             return False
         ours = sum(permit is not None for permit in self.requests.running.values())
         return len(leases_of(known.state, self.environment.now())) > ours
@@ -336,6 +346,7 @@ class RateLimiter(Actor[LimiterMessage]):
         finally:
             self._is_reading = False
         self._has_just_read = True
+        self.requests.publish()
         self._decide_soon()
 
     async def _has_read(self) -> bool:
@@ -389,13 +400,14 @@ class RateLimiter(Actor[LimiterMessage]):
         before = self.requests.known
         if before is not None and known.version < before.version:
             return  # the answer of one connection was overtaken by that of another
-        if before is not None and known.limits != before.limits and self.requests.forget_shares():
+        is_same = before is None or known.limits is before.limits or known.limits == before.limits
+        if not is_same and self.requests.forget_shares():
             self.requests.is_stale = True  # shares are parts of what was allowed before: they are read anew
             self._decide_soon()
         self.requests.known = known
-        self._known_since = trio.current_time()
+        if self._is_shared:
+            self._known_since = trio.current_time()
         self._openings.forget()
-        self.requests.publish()
 
     def _learn_share(self, place: AppLane, reason: Reason | None) -> None:
         self.requests.unread_shares.discard(place)
@@ -404,7 +416,6 @@ class RateLimiter(Actor[LimiterMessage]):
             if reason is not None:
                 self.requests.shares[place] = reason
             self._openings.forget()
-            self.requests.publish()
 
     # Making a request
 
@@ -420,7 +431,7 @@ class RateLimiter(Actor[LimiterMessage]):
                 return
             try:
                 self._drain_in_task()
-                best = self._best_now()
+                best = self._best_now(self.environment.now())
                 if best is not None:
                     self.requests.take(best[1])
                     await self._execute(best[1])
@@ -431,14 +442,14 @@ class RateLimiter(Actor[LimiterMessage]):
 
     def _wanted_now(self) -> Wanted | None:
         self._drain_in_task()
-        best = self._best_now()
+        best = self._best_now(self.environment.now())
         return None if best is None else _wanted(best)
 
-    def _best_now(self) -> tuple[Priority, PendingRequest] | None:
+    def _best_now(self, now: datetime) -> tuple[Priority, PendingRequest] | None:
         """The best request that may be made now. None also while an end is to be recorded: it may close the source."""
         if self.requests.is_closing or self.requests.has_open_ends:
             return None
-        return self._best(self.environment.now())
+        return self._best(now)
 
     async def _work_on(self, pending: PendingRequest) -> None:
         """As `_work`, for what was taken with a slot that was free."""
@@ -462,6 +473,7 @@ class RateLimiter(Actor[LimiterMessage]):
             if reserved is None:
                 return
             self.requests.reserved(pending, reserved.permit)
+            self.requests.publish()
             self._drain_in_task()
             result = await self._request(pending)
             await self._finish(pending, reserved.permit, result)
@@ -550,7 +562,7 @@ class RateLimiter(Actor[LimiterMessage]):
         self.environment.emit(result.request_finished(self.requests.name, pending.lane, status))
         for ticket in pending.living():
             self.environment.emit(finished(ticket, result, status))
-        pending.finish(result.outcome(self.requests.name, status))
+        pending.finish(partial(result.outcome, self.requests.name, status))
         self.requests.finished(pending)
 
     async def _record(self, pending: PendingRequest, ended: EndedRequest) -> None:

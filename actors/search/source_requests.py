@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from actors.search.search import AppLane, Terms, Ticket, app_lane
 from cormorant.rules.search.limits import Lane
@@ -23,6 +23,7 @@ from storage.search.source_states import KnownState
 from storage.search.sources import SourceRecord
 
 RSS_KEY = "rss"
+_NO_SHARES: Mapping[AppLane, Reason] = {}
 PAIR = 2
 
 
@@ -89,10 +90,10 @@ class PendingRequest:
         for ticket in self.living():
             ticket.end(status, error)
 
-    def finish(self, outcome: Outcome) -> None:
-        """Give every ticket the same outcome, under the number of its search."""
+    def finish(self, outcome_of: Callable[[int], Outcome]) -> None:
+        """Give every ticket its outcome, which is made for the number of its search."""
         for ticket in self.living():
-            ticket.finish(evolve(outcome, job_id=ticket.search.id))
+            ticket.finish(outcome_of(ticket.search.id))
 
 
 def latest(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -202,27 +203,31 @@ class SourceRequests:
         """Show readers the state as it is."""
         was, waiting, running = self.snapshot, self.waiting(), len(self.running)
         if (
-            was.known is not self.known
-            or was.waiting != waiting
-            or was.running != running
-            or was.record is not self.record
-            or was.is_closing is not self.is_closing
-            or was.gone_because != self.gone_because
-            or was.shares != self.shares
+            was.known is self.known
+            and was.waiting == waiting
+            and was.running == running
+            and was.record is self.record
+            and was.is_closing is self.is_closing
+            and was.gone_because == self.gone_because
+            and was.shares == self.shares
         ):
-            self.snapshot = SourceSnapshot(
-                record=self.record,
-                known=self.known,
-                waiting=waiting,
-                running=running,
-                is_closing=self.is_closing,
-                gone_because=self.gone_because,
-                shares=dict(self.shares),
-            )
+            return
+        self.snapshot = SourceSnapshot(
+            record=self.record,
+            known=self.known,
+            waiting=waiting,
+            running=running,
+            is_closing=self.is_closing,
+            gone_because=self.gone_because,
+            shares=dict(self.shares) if self.shares else _NO_SHARES,
+        )
 
     def waiting(self) -> int:
         """How many requests wait."""
-        return sum(map(len, self.queues.values()))
+        count = 0
+        for queue in self.queues.values():  # asked several times for each request: a loop costs half of a `sum`
+            count += len(queue.by_number)
+        return count
 
     def view(self) -> RequestsView:
         """What runs and what waits."""
@@ -387,6 +392,8 @@ class SourceRequests:
         if pending.key is None:
             return
         self._reserved[pending.key] = pending
+        if len(self._by_key) <= 1:  # its own
+            return
         for place, queue in self.queues.items():
             other = self._by_key.get((pending.key, place))
             if other is None or other.queue_key is not None or together(pending.request, other.request) is None:
@@ -429,10 +436,14 @@ class SourceRequests:
     def answer_from_cache(self, pending: PendingRequest, results: Sequence[Result]) -> None:
         """It needs no asking: another process has the answer by now."""
         self._queue_of(pending).cancel(pending)
-        found = OutcomeStatus.FOUND
         pending.finish(
-            Outcome(
-                job_id=0, source=self.name, status=found, results=tuple(results), coverage=(self.name,), is_cached=True
+            lambda job_id: Outcome(
+                job_id=job_id,
+                source=self.name,
+                status=OutcomeStatus.FOUND,
+                results=tuple(results),
+                coverage=(self.name,),
+                is_cached=True,
             )
         )
         self.finished(pending)

@@ -138,7 +138,8 @@ class Searches:
             raise NestedSearch
         submitted_at = self.environment.now()
         ends_at = math.inf if terms.max_wait_s is None else trio.current_time() + terms.max_wait_s
-        await self._until_loaded(ends_at)
+        if not self.directory.loaded.is_set():
+            await self._until_loaded(ends_at)
         names = self._names(sources)
         cached = {} if terms.function is not None else await self._cached(request, names, terms, ends_at)
         return await self.dispatcher.ask(
@@ -156,8 +157,6 @@ class Searches:
 
     async def _until_loaded(self, ends_at: float) -> None:
         """Wait until the sources are known, as long as the search may wait."""
-        if self.directory.loaded.is_set():
-            return
         with trio.move_on_at(ends_at):
             await self.directory.loaded.wait()
         if not self.directory.loaded.is_set():

@@ -40,10 +40,10 @@ class RequestResult:
         """Whether we ended it ourselves."""
         return self.status is OutcomeStatus.CANCELLED
 
-    def outcome(self, source: str, status: OutcomeStatus) -> Outcome:
-        """What those who wait are told; each gets it under the number of its own search."""
+    def outcome(self, source: str, status: OutcomeStatus, job_id: int) -> Outcome:
+        """What a search that waits is told, under its number."""
         return Outcome(
-            job_id=0,
+            job_id=job_id,
             source=source,
             status=status,
             results=self.results,

@@ -218,8 +218,14 @@ def _changed(
     connection: Connection, source_id: int, before: KnownState, state: SourceState, configured: SourceLimits
 ) -> KnownState:
     """What is known once `state` was written over what was known before."""
-    edges = _edges_of(connection, source_id, state, before.limits)
-    return evolve(before, state=state, edges=edges, version=before.version + 1, configured=configured)
+    return KnownState(
+        state=state,
+        learned=before.learned,
+        limits=before.limits,
+        edges=_edges_of(connection, source_id, state, before.limits),
+        version=before.version + 1,
+        configured=configured,
+    )
 
 
 def _known(

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -86,7 +87,7 @@ class Joins(RuleBasedStateMachine):
     def end(self) -> None:
         pending = self.taken(reserved=True)[0]
         self.requests.running[pending] = None
-        pending.finish(FOUND)
+        pending.finish(lambda job_id: evolve(FOUND, job_id=job_id))
         self.requests.finished(pending)
 
     @precondition(lambda self: self.tickets)

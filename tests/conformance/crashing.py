@@ -126,7 +126,8 @@ def slots_of(service: Service) -> SlotWaiters:
 
 def unread_of(address: Address[Any]) -> list[Any]:
     """The messages in a mailbox, the oldest first."""
-    return [envelope.message for envelope in address._receive._state.data]  # noqa: SLF001 - trio shows only their number
+    data = address._receive._state.data  # noqa: SLF001 - trio shows only their number
+    return [envelope.message for envelope in data if envelope is not None]
 
 
 def requests_of(service: Service, source: str) -> SourceRequests:

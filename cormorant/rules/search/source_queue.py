@@ -109,7 +109,8 @@ class SourceQueue(Generic[T]):
     are live, if `cancel` is told of it.
     """
 
-    _waiting: dict[int, T] = field(init=False, factory=dict)
+    by_number: dict[int, T] = field(init=False, factory=dict)
+    """Those that wait. Invariant: only the queue changes it."""
     _classes: tuple[_Class[T], ...] = field(init=False, factory=_classes)
     # At most as late as the first deadline: exact knowledge is only sought when it could matter.
     _no_end_before: datetime = field(init=False, default=_NEVER)
@@ -120,7 +121,7 @@ class SourceQueue(Generic[T]):
     _keys: dict[int, Hashable] = field(init=False, factory=dict)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.by_number)
 
     @property
     def entries(self) -> int:
@@ -129,14 +130,14 @@ class SourceQueue(Generic[T]):
 
     def waiting(self) -> list[T]:
         """Those that wait and for which somebody still waits, by number."""
-        return [self._waiting[number] for number in sorted(self._waiting) if self._waiting[number].is_live]
+        return [self.by_number[number] for number in sorted(self.by_number) if self.by_number[number].is_live]
 
     def push(self, ticket: T, *, key: Hashable | None = None) -> bool:
         """Take a ticket in. False: another one with its key waits or runs, and this one was not taken."""
         if key is not None and not self._hold(key, ticket):
             return False
         number, own = ticket.sequence, self._classes[ticket.priority]
-        self._waiting[number] = ticket
+        self.by_number[number] = ticket
         if number > own.last:
             own.last = number
             own.fifo.append(ticket)
@@ -169,7 +170,7 @@ class SourceQueue(Generic[T]):
 
     def cancel(self, ticket: T) -> bool:
         """Forget a waiting ticket, in O(1). False: it does not wait here (any more)."""
-        if self._waiting.pop(ticket.sequence, None) is None:
+        if self.by_number.pop(ticket.sequence, None) is None:
             return False
         self._forget(ticket)
         return True
@@ -220,7 +221,7 @@ class SourceQueue(Generic[T]):
         else:
             own.fifo.popleft()
         own.head = None
-        waiting = self._waiting
+        waiting = self.by_number
         del waiting[ticket.sequence]
         if ticket.deadline is not None:
             self._left_over += 1
@@ -283,9 +284,9 @@ class SourceQueue(Generic[T]):
     def drain(self) -> list[T]:
         """Take out everything that still waits, by number: the service stops."""
         tickets = self.waiting()
-        for ticket in self._waiting.values():
+        for ticket in self.by_number.values():
             self.finished(ticket)
-        self._waiting.clear()
+        self.by_number.clear()
         self._rebuild()
         for own in self._classes:
             own.head = None
@@ -297,7 +298,7 @@ class SourceQueue(Generic[T]):
         if own.head is None and fifo and not own.put_back:
             # The usual case: what stood behind the head that was taken.
             first = fifo[0]
-            is_waiting = first.is_live and self._waiting.get(first.sequence) is first
+            is_waiting = first.is_live and self.by_number.get(first.sequence) is first
             # One that was pushed anew with another class is left over here.
             if is_waiting and first.priority is own.priority:
                 head: T | None = first
@@ -337,12 +338,12 @@ class SourceQueue(Generic[T]):
             return head
         while (head := own.first() if own.put_back or not own.fifo else own.fifo[0]) is not None:
             # One that was taken out and pushed anew with another class is left over here.
-            if self._waiting.get(head.sequence) is head and head.priority is own.priority:
+            if self.by_number.get(head.sequence) is head and head.priority is own.priority:
                 if head.is_live:
                     own.head = head
                     own.rises_at = self._no_rise_before = _PAST  # whoever needs the rank finds it out anew
                     return head
-                del self._waiting[head.sequence]
+                del self.by_number[head.sequence]
                 self._forget(head)
             own.drop_first(head)
         own.head = None
@@ -352,13 +353,13 @@ class SourceQueue(Generic[T]):
         stay: list[tuple[datetime, int]] = []
         while own.deadlines and own.deadlines[0][0] < before:
             end, number = heappop(own.deadlines)
-            ticket = self._waiting.get(number)
+            ticket = self.by_number.get(number)
             # One that was taken out and pushed anew may wait longer now, or in another class.
             if ticket is not None and ticket.deadline == end and ticket.priority is own.priority:
                 if opens_for is not None and opens_for(ticket) <= end:
                     stay.append((end, number))
                     continue
-                del self._waiting[number]
+                del self.by_number[number]
                 self._forget(ticket)
                 if ticket.is_live:
                     yield ticket
@@ -370,7 +371,7 @@ class SourceQueue(Generic[T]):
         self._no_end_before = _NEVER
         for own in self._classes:
             deadlines = own.deadlines
-            while deadlines and deadlines[0][1] not in self._waiting:
+            while deadlines and deadlines[0][1] not in self.by_number:
                 heappop(deadlines)
             if deadlines:
                 self._no_end_before = min(self._no_end_before, deadlines[0][0])
@@ -387,12 +388,12 @@ class SourceQueue(Generic[T]):
     def _leave(self) -> None:
         # Amortised: a rebuild costs as much as what was left over since the last one.
         self._left_over += 1
-        if self._left_over > len(self._waiting) + _SPARE:
+        if self._left_over > len(self.by_number) + _SPARE:
             self._rebuild()
 
     def _rebuild(self) -> None:
         self._left_over = 0
-        waiting = self._waiting
+        waiting = self.by_number
         for own in self._classes:
             own.fifo = deque(ticket for ticket in own.fifo if waiting.get(ticket.sequence) is ticket)
             own.put_back = [each for each in own.put_back if waiting.get(each[0]) is each[1]]
