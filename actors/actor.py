@@ -266,7 +266,7 @@ class Address(Generic[M]):
 
     def _open(self) -> None:
         self._send, self._receive = trio.open_memory_channel[_Envelope[M] | None](self.capacity)
-        self._gone = False
+        self._gone, self._unread = False, 0
 
     def _reopen(self) -> None:
         """A new incarnation begins: it knows nothing of the promises of the one before."""

@@ -233,7 +233,7 @@ class RateLimiter(Actor[LimiterMessage]):
             self.requests.record = message.record
             self.requests.is_stale = True
         if message.known is not None:
-            self._learn(message.known)
+            self._learn(message.known, asked_with=None)
         if message.reply is not None:
             message.reply.answer(None)
 
@@ -359,8 +359,9 @@ class RateLimiter(Actor[LimiterMessage]):
                 self.requests.unrecorded.pop(0)
             while self.requests.left_over:
                 await self._record_left_over()
-            record = self.requests.record
-            self._learn(await database.run(source_states.read, record.id, configured=record.limits))
+            record, before = self.requests.record, self.requests.known
+            known = await database.run(source_states.read, record.id, configured=record.limits)
+            self._learn(known, asked_with=before)
             for place in tuple(self.requests.unread_shares):
                 self._learn_share(place, await database.read(source_states.read_share, record.id, *place, self._limits))
             for poll in self.requests.waiting_polls():
@@ -396,10 +397,14 @@ class RateLimiter(Actor[LimiterMessage]):
         )
         self.requests.left_over.pop()
 
-    def _learn(self, known: KnownState) -> None:
+    def _learn(self, known: KnownState, *, asked_with: KnownState | None) -> None:
+        """Adopt what the database has answered, unless the answer of another connection has overtaken it.
+
+        A version that is lower than the one the question was asked with is adopted: the database has lost its last changes.
+        """
         before = self.requests.known
-        if before is not None and known.version < before.version:
-            return  # the answer of one connection was overtaken by that of another
+        if before is not None and before is not asked_with and known.version < before.version:
+            return
         is_same = before is None or known.limits is before.limits or known.limits == before.limits
         if not is_same and self.requests.forget_shares():
             self.requests.is_stale = True  # shares are parts of what was allowed before: they are read anew
@@ -424,6 +429,8 @@ class RateLimiter(Actor[LimiterMessage]):
         try:
             try:
                 with trio.CancelScope() as self._bid:
+                    if self.requests.is_closing:
+                        self._bid.cancel()
                     await self.slots.acquire_for(self.requests.name, wanted, self._wanted_now)
             finally:
                 self._is_bidding = False
@@ -485,7 +492,7 @@ class RateLimiter(Actor[LimiterMessage]):
     async def _reserve(self, pending: PendingRequest) -> Reserved | None:
         """Spend a request. None: it may not go, and waits again."""
         wanted = reservation_request_of(pending, self.environment.now())
-        record = self.requests.record
+        record, before = self.requests.record, self.requests.known
         answer: Reserved | SourceClosedNow | CachedAnswer | None = None
         with trio.move_on_after(RESERVE_S), suppress(StorageUnavailable, CommitUnknown):
             answer, known = await self.environment.database.run(
@@ -494,11 +501,11 @@ class RateLimiter(Actor[LimiterMessage]):
                 wanted,
                 configured=record.limits,
                 clock=self.environment.clock,
-                hint=self.requests.known,
+                hint=before,
                 key=self._cache_key(pending),
             )
             if known is not None:
-                self._learn(known)
+                self._learn(known, asked_with=before)
         if answer is None:
             # In doubt it counts as spent, and its lease runs out by itself.
             self.requests.put_back(pending)
@@ -566,10 +573,12 @@ class RateLimiter(Actor[LimiterMessage]):
         self.requests.finished(pending)
 
     async def _record(self, pending: PendingRequest, ended: EndedRequest) -> None:
+        before = self.requests.known
         is_in_doubt = True  # also when its time is over: it may have been done in that moment
         with trio.move_on_after(RECORD_S, shield=True):
             try:
-                self._learn(await self.environment.database.run(record_result, ended, hint=self.requests.known))
+                known = await self.environment.database.run(record_result, ended, hint=before)
+                self._learn(known, asked_with=before)
             except StorageUnavailable:
                 is_in_doubt = False
             except CommitUnknown:

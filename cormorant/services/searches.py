@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 WAIT_S_MAX = 366 * 86_400.0
 """A search that may wait longer waits as long as it takes."""
+CACHE_S = 1.0
+"""How long a search looks for an answer that is kept already, also if it may not wait for a source."""
 ADOPT_S = 1.0
 """How long a change by hand waits for a limiter to show it. One that is being restarted reads it later."""
 
@@ -182,7 +184,7 @@ class Searches:
             return {}
         key = poll_key(request) if terms.poll else search_key(request)
         by_id = {self.directory.by_name[name].record.id: name for name in names}
-        with trio.CancelScope(deadline=ends_at), suppress(StorageUnavailable):
+        with trio.CancelScope(deadline=max(ends_at, trio.current_time() + CACHE_S)), suppress(StorageUnavailable):
             now = self.environment.now()
             found = await self.environment.database.read(answers.find_cached, list(by_id), key, now=now)
             return {by_id[source_id]: results for source_id, results in found.items()}

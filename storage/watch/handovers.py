@@ -224,9 +224,9 @@ _IS_DUE = _DUE.format(known="SELECT value FROM json_each(:known)")
 _IS_DUE_OF_POSTGRES = _DUE.format(known="SELECT json_array_elements_text(CAST(:known AS json))")
 _NEXT = """
     SELECT min(CASE
+        WHEN target NOT IN ({known}) AND (next_at > :ahead OR next_at <= changed_at + :gone) THEN changed_at + :gone
         WHEN next_at > :ahead THEN :now
-        WHEN target IN ({known}) OR next_at > changed_at + :gone THEN next_at
-        ELSE changed_at + :gone
+        ELSE next_at
     END) FROM downloads
     WHERE state = 'handed over' AND (claimed_by IS NULL OR claimed_by = :worker)
 """

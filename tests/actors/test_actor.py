@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.lowlevel
 from attrs import define, field, frozen
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.actor import Actor, Address, Reply
 from cormorant.rules.errors import (
@@ -709,3 +709,23 @@ async def test_a_task_of_the_actor_may_set_its_timer(clock: MockClock) -> None:
 async def test_an_actor_given_without_its_address_is_refused_with_the_remedy() -> None:
     with pytest.raises(TypeError, match=r"given as address.served_by\(Account\)"):
         ChildSpec("account", Account([]))  # type: ignore[arg-type]  # being wrong is the point
+
+
+async def test_a_sender_that_gives_up_while_its_address_is_closed_leaves_the_count_right() -> None:
+    address, scope = Address[int]("one", capacity=1), trio.CancelScope()
+    address._messages = (int,)  # noqa: SLF001 - as an actor that serves it would set them
+    address.tell_nowait(1)
+
+    async def send() -> None:
+        with scope:
+            await address.tell(2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        await wait_all_tasks_blocked()
+        scope.cancel()
+        address._close()  # noqa: SLF001 - as its supervisor does, in the same turn of the scheduler
+    address._reopen()  # noqa: SLF001 - as above
+    address.tell_nowait(7)
+
+    assert address.take_nowait() == 7

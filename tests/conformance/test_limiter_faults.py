@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.lowlevel
+from sqlalchemy import Connection, text
 from trio.testing import MockClock
 
 from actors.actor import Recheck
@@ -22,7 +23,7 @@ from cormorant.rules.search.requests import SearchPage, SearchRequest, StatedLim
 from cormorant.rules.settings.settings import SearchSettings
 from cormorant.testing import ScriptedSource, busy, memory_gateway, named_sources, scripted, settings, simulated
 from storage.search import source_states
-from storage.search.requests import record_result
+from storage.search.requests import record_result, reserve_now
 from storage.search.sources import SourceRecord
 from supervisors import Service
 from tests.conformance.crashing import assembly_of, crash_limiter, requests_of, slots_of
@@ -280,3 +281,37 @@ def _reserve_elsewhere(connection: Any, /, record: SourceRecord, now: Any) -> No
     """What a process does that is killed before its request has ended."""
     wanted = source_states.ReservationRequest(lease_s=30.0)
     source_states.reserve(connection, record.id, wanted, configured=record.limits, now=now)
+
+
+async def test_a_database_that_has_lost_its_last_changes_is_believed(clock: MockClock) -> None:
+    """As after a failover to a server that has missed some commits."""
+    reservations: list[str] = []
+
+    async def counted(run: Any, function: Any, *args: Any, **words: Any) -> Any:
+        if function is reserve_now:
+            reservations.append("one")
+            assert len(reservations) < 50, "the limiter asks again and again"
+        return await run(function, *args, **words)
+
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service({"pace_s": 60.0}) as service:
+            for query in ("one", "two", "three"):
+                await all_of(await service.search(query, sources=["a"], max_wait_s=None))
+            await service.transaction(_lose_the_last_versions)
+            intercepted(service, counted)
+            found = [await all_of(await service.search(query, sources=["a"])) for query in ("four", "five")]
+
+    assert [outcome.status for [outcome] in found] == [OutcomeStatus.FOUND] * 2
+
+
+def _lose_the_last_versions(connection: Connection, /) -> None:
+    connection.execute(text("UPDATE source_state SET version = 1"))
+
+
+async def test_a_search_that_may_not_wait_gets_what_is_kept(clock: MockClock) -> None:
+    with search_place(a=ScriptedSource(["x"])) as place:
+        async with place.service() as service:
+            await all_of(await service.search("one", sources=["a"]))
+            [outcome] = await all_of(await service.search("one", sources=["a"], max_wait_s=0))
+
+    assert outcome.is_cached
