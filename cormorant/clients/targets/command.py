@@ -72,8 +72,10 @@ class Command:
         return f"{found} can be run"
 
     async def _run(self, arguments: list[str]) -> ProgramResult:
+        # As `test` finds it: the command has an empty environment, and so no PATH.
+        program = await self._offload(shutil.which, arguments[0]) or arguments[0]
         try:
-            return await run_program(arguments, environment={}, folder=None, limits=self._limits)
+            return await run_program([program, *arguments[1:]], environment={}, folder=None, limits=self._limits)
         except OSError as error:
             raise self._no_start(error) from error
 
@@ -108,9 +110,7 @@ class Command:
 
     @staticmethod
     def _missing(program: str) -> TargetMisconfigured:
-        return TargetMisconfigured(
-            f"there is no program {program}; write its whole path, or set PATH in its environment"
-        )
+        return TargetMisconfigured(f"there is no program {program}; write its whole path, or add its folder to PATH")
 
 
 @asynccontextmanager

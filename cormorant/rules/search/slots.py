@@ -31,7 +31,9 @@ _Bid = tuple[Rank, bool, int]
 
 @define(eq=False)
 class SlotPool(Generic[S]):
-    """The slots, who holds them and who bids for one. Synchronous; every call says who is granted a slot by it.
+    """The slots, which source holds one and which bids for one. Every call says which sources are granted a slot by it.
+
+    Synchronous, and shared by all limiters, like `trio.CapacityLimiter`.
 
     >>> pool = SlotPool[str](slots=2)
     >>> pool.bid("a", (Priority.RSS, 1)), pool.bid("b", (Priority.RSS, 2))

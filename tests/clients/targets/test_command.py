@@ -203,6 +203,17 @@ async def test_a_link_that_is_too_long_for_an_argument_is_refused(tmp_path: Path
         await command(script(tmp_path), "{link}").submit(parcel(ParcelKind.URL, link="https://x.org/" + "x" * 200_000))
 
 
+async def test_a_program_in_a_folder_of_path_is_found_by_the_test_and_by_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path, "exit 0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    take = command("take")
+
+    assert await take.test() == f"{tmp_path / 'take'} can be run"
+    assert (await take.submit(parcel())).standing is ParcelState.DONE
+
+
 async def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
     for target, words in (
         (command("no-such-program"), "there is no program no-such-program"),
