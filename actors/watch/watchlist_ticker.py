@@ -52,6 +52,7 @@ from cormorant.rules.watch.events import (
 from cormorant.rules.watch.releases import Album, Release, Track, distinct_releases, is_by, want_key
 from cormorant.rules.watch.wants import Want, WantState
 from storage import pauses
+from storage.jobs.workers import FREED
 from storage.tables import ARTISTS, ClaimedTable
 from storage.watch.artists import Key, find_progress, keep_progress
 
@@ -103,9 +104,13 @@ class WatchlistTicker(DueTicker[TickNow | Recheck]):
         self.budget_s, self.item_s = options.tick_budget_s, CLAIM_SPARE_S
 
     async def begin(self) -> None:
-        """Start with the lease."""
+        """Start with the lease. What a dead process has claimed is taken over at once, whatever the interval."""
         await super().begin()
+        await self.nursery.start(self.environment.database.listen, FREED, self._on_freed)
         self.environment.emit(WatchlistStarted(interval_s=self.interval_s))
+
+    def _on_freed(self) -> None:
+        self.address.tell_once(TickNow())
 
     async def end(self) -> None:
         """Let a tick that runs finish within the grace, then cancel it and release its artists."""

@@ -17,6 +17,9 @@ from storage.jobs import jobs
 from storage.jobs.jobs import Reclaimed
 from storage.tables import CLAIMED, JOBS, WORKERS, RowCodec
 
+FREED: Final = "freed claims"
+"""The channel by which a process learns that it may take over what another has claimed, without waiting for an interval."""
+
 SWEEPER: Final = "sweeper"
 """The lease of the process that observes the others."""
 
@@ -174,6 +177,8 @@ def free_claims(connection: Connection, worker_id: str, *, limit: int) -> bool:
     freed = [table for table, statement in _FREE.items() if connection.execute(statement, words).rowcount]
     for table in freed:
         announce(connection, table)
+    if freed:
+        announce(connection, FREED)
     return bool(freed)
 
 

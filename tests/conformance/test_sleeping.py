@@ -35,6 +35,7 @@ from cormorant.testing import (
 )
 from storage.database import Database
 from storage.jobs import jobs
+from storage.watch import artists
 from supervisors import Service, open_service
 from tests.conformance.watchlist.watching import watch, watch_place
 from tests.environments import environment_of
@@ -269,3 +270,21 @@ async def test_the_sweeper_begins_when_this_process_is_registered(clock: MockClo
 
     assert [event.worker for event in place.events.of(WorkerDeclaredDead)] == ["an earlier service"]
     assert len(place.ran) == 1
+
+
+def die_with_an_artist(connection: Connection) -> None:
+    """What an earlier service did before it was killed: it registered and claimed an artist."""
+    register(connection, "an earlier service")
+    assert artists.claim(connection, worker="an earlier service", now=START + timedelta(days=1), limit=1)
+
+
+async def test_an_artist_that_a_dead_process_had_claimed_is_checked_at_once(clock: MockClock) -> None:
+    with watch_place() as place:
+        async with place.service(interval_s=HOUR) as service:
+            await watch(service, "a1")
+            await service.transaction(die_with_an_artist)
+        place.catalogue.asked.clear()
+        async with place.service(interval_s=HOUR):
+            await trio.sleep(2.0)
+
+    assert [artist for _, artist in place.catalogue.asked] == ["a1"]

@@ -25,6 +25,7 @@ from storage.engine.calls import ANNOUNCED
 from storage.engine.statements import FastStatement
 from storage.jobs import batch, jobs, sql, workers
 from storage.jobs.batch import Batch
+from storage.jobs.workers import FREED
 from storage.search import requests, source_states, sources
 from storage.tables import CLAIMED, FEEDS, HANDOVERS
 from storage.watch import artists, choice, feed_claims, feeds, handovers, prices, wants, watches
@@ -119,8 +120,10 @@ OF_A_KIND: Final = {
     "free_claims": (free_one, True),
     "configure": (configure_one, False),
 }
+FURTHER = {"free_claims": {FREED: True}}
+"""Channels that such a transaction announces besides that of its table."""
 CASES_OF_ALL += [
-    Case(f"{name} {kind}", {kind.table.name: is_own}, partial(prepare, kind))
+    Case(f"{name} {kind}", {kind.table.name: is_own} | FURTHER.get(name, {}), partial(prepare, kind))
     for kind in CASES
     for name, (prepare, is_own) in OF_A_KIND.items()
     if kind.is_in_file or prepare is not configure_one
@@ -180,7 +183,7 @@ def change__of_a_handover_that_is_due(connection: Connection) -> Transaction:
     )
 
 
-@announces(downloads=True)
+@announces(downloads=True, **{FREED: True})
 def free_claims__of_handovers(connection: Connection) -> Transaction:
     mark_claimed(connection, HANDOVERS.name, handover_of(connection).id)
     workers.mark_dead(connection, "me", beat=0, now=NOW)
