@@ -54,8 +54,11 @@ _OPTIONS = together(
 )
 
 
+PORTS = {"Prowlarr": 9696, "Jackett": 9117}
+
+
 def _access(app: str, *, url: str, key_env: str | None, key_file: Any, **words: Any) -> dict[str, Any]:
-    example = f"http://{app.lower()}:9696"
+    example = f"http://{app.lower()}:{PORTS[app]}"
     return words | access_to(app, url=url, key_env=key_env, key_file=key_file, example=example)
 
 

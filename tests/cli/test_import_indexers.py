@@ -153,6 +153,7 @@ async def test_what_is_not_prowlarr_is_named_and_nothing_is_made(tmp_path: Path)
         nobody = await place.run("import", "prowlarr", "http://127.0.0.1:1")
         unknown = await place.run("import", "prowlarr", url_of("prowlarr"), "--only", "Atic")
         no_address = await place.run("import", "prowlarr", "prowlarr:9696")
+        no_address_of_jackett = await place.run("import", "jackett", "jackett:9117")
         limits = await place.run("import", "prowlarr", url_of("prowlarr"), "--limits", "nope")
 
     assert (
@@ -163,6 +164,7 @@ async def test_what_is_not_prowlarr_is_named_and_nothing_is_made(tmp_path: Path)
     assert "http://127.0.0.1:1 cannot be reached" in nobody.err
     assert "--only: Prowlarr has no indexer called 'Atic'; did you mean Attic?" in unknown.err
     assert "such as http://prowlarr:9696" in no_address.err
+    assert "such as http://jackett:9117" in no_address_of_jackett.err
     assert '--limits: there are no limits called "nope"' in limits.err
     assert [each.code for each in (wrong_key, web_page, jackett, nobody, unknown, no_address, limits)] == [
         1,
