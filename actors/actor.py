@@ -146,7 +146,7 @@ class Address(Generic[M]):
     _unanswered: dict[int, Reply[Any]] = field(init=False, factory=dict)
     _unread: int = field(init=False, default=0)
     """At least as many messages as are unread: one whose sender waits for room counts, too."""
-    _in_hand: _Envelope[M] | None = field(init=False, default=None)
+    _current: _Envelope[M] | None = field(init=False, default=None)
     """The message that is being handled."""
     _unread_once: set[type] = field(init=False, factory=set)
     """The classes of messages that were sent by `tell_once` and are not read yet."""
@@ -286,14 +286,14 @@ class Address(Generic[M]):
                 envelope, UnknownMessage(self.name, type(envelope.message).__name__), "it takes no such message"
             )
             return False
-        self._in_hand = envelope
+        self._current = envelope
         if reply is not None:
             self._unanswered[id(reply)] = reply
         return True
 
     def _note_handled(self) -> None:
-        """The message in hand was handled. A question has its answer by now, unless the actor has deferred it."""
-        envelope, self._in_hand = self._in_hand, None
+        """The current message was handled. A question has its answer by now, unless the actor has deferred it."""
+        envelope, self._current = self._current, None
         reply = None if envelope is None else envelope.reply
         if envelope is not None and reply is not None and not reply.settled and not reply.is_deferred:
             reply.refuse(NotAnswered(self.name, type(envelope.message).__name__))
@@ -306,7 +306,7 @@ class Address(Generic[M]):
 
         After an orderly end it shows later whether another follows, or the actor is gone.
         """
-        in_hand, self._in_hand = self._in_hand, None
+        in_hand, self._current = self._current, None
         if in_hand is not None and in_hand.reply is None:
             why = "its actor crashed" if isinstance(error, Exception) else "its actor was cancelled"
             self._lose(in_hand.message, ActorCrashed(self.name), why)
@@ -320,7 +320,7 @@ class Address(Generic[M]):
             reply.refuse(error)
 
     def _close(self) -> None:
-        """The actor is gone for good: nobody may wait for it."""
+        """The actor is gone for good: refuse what waits for it."""
         self._break_promises(ActorGone, None)
         while not self._gone:
             try:
@@ -376,7 +376,7 @@ class ServedActor(Generic[M]):
             self._address._ended(error)
 
     def stop(self) -> None:
-        """Finish the message in hand, then end. What is unread stays in the mailbox."""
+        """Finish the current message, then end. What is unread stays in the mailbox."""
         self._stopping = True
         self._address._nudge()
 

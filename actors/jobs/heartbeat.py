@@ -30,7 +30,7 @@ LOOK_S = 0.05
 class Heartbeat:
     """Registers this process, beats, and stops its handlers when the lease is in doubt.
 
-    A database in memory has one owner: nobody could take its lease, and it does not beat.
+    A database in memory has one owner: no other process could take its lease, and it does not beat.
     """
 
     environment: Environment = field(kw_only=False)
